@@ -1,0 +1,160 @@
+"""One folder a run, published by one rename: it exists whole or not at all (no torch, no pandas).
+
+    results/<study>/runs/<id>/run.json     what was asked and how it ended (strict JSON, null for what is not finite)
+                              curve.csv    one row a step: losses, gradient norm, largest activation by layer
+                              timing.json  circumstances: seconds, memory, device, versions; never compared
+    results/<study>/failed/<id>/error.txt  traceback of a run that crashed (a diverged run did not crash)
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A finished run in memory.
+
+    `run` and `timing` hold JSON values (non-finite numbers are turned into null on writing). `curve` maps a column to
+    its values, one a row from step 0 on, None where there is none; numpy float32 scalars are written with the fewest
+    digits that read back as the same float32.
+    """
+
+    id: str
+    run: Mapping[str, Any]
+    curve: Mapping[str, Sequence[Any]]
+    timing: Mapping[str, Any]
+
+
+def strict_json(value: Any) -> str:
+    """Indented strict JSON with a final newline; NaN and infinities become null."""
+    return json.dumps(_finite(value), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def curve_csv(curve: Mapping[str, Sequence[Any]]) -> str:
+    """The curve as CSV text: empty cells for None, `nan`, `inf` and `-inf` as such."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(curve)
+    writer.writerows(["" if cell is None else str(cell) for cell in row] for row in zip(*curve.values(), strict=True))
+    return out.getvalue()
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write `text` durably under a temporary name in the same folder, then rename it to `path`."""
+    temporary = path.with_name(f".tmp-{path.name}-{secrets.token_hex(4)}")
+    try:
+        _write_synced(temporary, text)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_synced(path: Path, text: str) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def publish(root: Path, record: RunRecord) -> bool:
+    """Write `record` under `root/runs/<id>` by one rename; False if that run was there already (it is kept)."""
+    files = {
+        "run.json": strict_json(record.run),
+        "curve.csv": curve_csv(record.curve),
+        "timing.json": strict_json(record.timing),
+    }
+    published = _publish_folder(root / "runs" / record.id, files)
+    shutil.rmtree(root / "failed" / record.id, ignore_errors=True)
+    return published
+
+
+def publish_failure(root: Path, run_id: str, error: str) -> None:
+    """Keep the traceback of a run that crashed; an older one of the same run is replaced."""
+    folder = root / "failed" / run_id
+    shutil.rmtree(folder, ignore_errors=True)
+    _publish_folder(folder, {"error.txt": error})
+
+
+def _publish_folder(folder: Path, files: Mapping[str, str]) -> bool:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.with_name(f".tmp-{folder.name}-{secrets.token_hex(4)}")
+    temporary.mkdir()
+    try:
+        for name, text in files.items():
+            _write_synced(temporary / name, text)
+        try:
+            os.rename(temporary, folder)
+        except OSError:
+            if folder.is_dir():
+                return False
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _sync_folder(folder.parent)
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def finished_ids(root: Path) -> set[str]:
+    """Ids of the runs published under `root`."""
+    return {path.parent.name for path in (root / "runs").glob("[!.]*/run.json")}
+
+
+def failed_ids(root: Path) -> set[str]:
+    """Ids of the runs whose last attempt crashed."""
+    return {path.parent.name for path in (root / "failed").glob("[!.]*/error.txt")}
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """The content of `run.json` in a run's folder."""
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+def read_curve(folder: Path) -> dict[str, list[float | None]]:
+    """The curve of a run, column by column; reads `curve.csv` or the gzipped `curve.csv.gz` that is committed."""
+    plain = folder / "curve.csv"
+    text = (
+        plain.read_text(encoding="utf-8")
+        if plain.exists()
+        else gzip.decompress((folder / "curve.csv.gz").read_bytes()).decode("utf-8")
+    )
+    rows = csv.reader(io.StringIO(text))
+    header = next(rows)
+    columns = list(zip(*rows, strict=True)) or [()] * len(header)
+    return {name: [float(c) if c else None for c in column] for name, column in zip(header, columns, strict=True)}
+
+
+def run_folders(root: Path) -> Iterator[Path]:
+    """Folders of the published runs, in the order of their ids."""
+    return iter(sorted(path.parent for path in (root / "runs").glob("[!.]*/run.json")))

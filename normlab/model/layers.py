@@ -1,0 +1,74 @@
+"""Leaf layers with a leading axis of lanes: S independent nets computed in one call.
+
+Shapes: S lanes, B batch, T time, D width in, F width out, V vocabulary, N = B * T.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Leaf(nn.Module):
+    """A layer whose parameters carry the axis S. `plain()` makes its one-lane counterpart from torch, so that a lane
+    starts from the very draws of the textbook module; `load` copies such a module into one lane."""
+
+    def plain(self) -> nn.Module:
+        raise AssertionError("every leaf that draws weights defines plain()")
+
+    def load(self, lane: int, plain: nn.Module) -> None:
+        raise AssertionError("every leaf that draws weights defines load()")
+
+
+class Linear(Leaf):
+    """y = x W + b per lane, as one batched matrix product.
+
+    With `low` set, the product runs in that dtype and its result returns in the dtype of the input.
+    """
+
+    def __init__(self, fan_in: int, fan_out: int, bias: bool = True, lanes: int = 1, low: torch.dtype | None = None):
+        super().__init__()
+        self.low = low
+        self.weight = nn.Parameter(torch.empty(lanes, fan_in, fan_out))
+        self.bias = nn.Parameter(torch.empty(lanes, 1, fan_out)) if bias else None
+
+    def plain(self) -> nn.Module:
+        _, fan_in, fan_out = self.weight.shape
+        return nn.Linear(fan_in, fan_out, bias=self.bias is not None)
+
+    @torch.no_grad()
+    def load(self, lane: int, plain: nn.Module) -> None:
+        assert isinstance(plain, nn.Linear)
+        self.weight[lane] = plain.weight.T
+        if self.bias is not None:
+            self.bias[lane, 0] = plain.bias
+
+    def forward(self, x_SBTD: Tensor) -> Tensor:
+        x_SND = x_SBTD.flatten(1, 2)
+        weight, bias = self.weight, self.bias
+        if self.low is not None:
+            x_SND, weight = x_SND.to(self.low), weight.to(self.low)
+            bias = None if bias is None else bias.to(self.low)
+        y_SNF = torch.bmm(x_SND, weight) if bias is None else torch.baddbmm(bias, x_SND, weight)
+        return y_SNF.to(x_SBTD.dtype).unflatten(1, x_SBTD.shape[1:3])
+
+
+class Embedding(Leaf):
+    """Look up one row of `weight` (S, V, D) a token; each lane has its own table."""
+
+    def __init__(self, vocab: int, width: int, lanes: int = 1) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(lanes, vocab, width))
+
+    def plain(self) -> nn.Module:
+        return nn.Embedding(*self.weight.shape[1:])
+
+    @torch.no_grad()
+    def load(self, lane: int, plain: nn.Module) -> None:
+        assert isinstance(plain, nn.Embedding)
+        self.weight[lane] = plain.weight
+
+    def forward(self, tokens_SBT: Tensor) -> Tensor:
+        lanes, vocab, width = self.weight.shape
+        first_row_S11 = torch.arange(0, lanes * vocab, vocab, device=tokens_SBT.device).view(-1, 1, 1)
+        return nn.functional.embedding(tokens_SBT + first_row_S11, self.weight.reshape(-1, width))

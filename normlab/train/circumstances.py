@@ -1,0 +1,63 @@
+"""What a record says beside the curve: the net as it was built, and the machine that it ran on."""
+
+from __future__ import annotations
+
+import platform
+import resource
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+
+import normlab
+from normlab.model.norms import Identity, Norm
+from normlab.train.log import shortest
+from normlab.train.stack import Stack
+
+
+def describe_built(stack: Stack, peak_rate_S: np.ndarray) -> list[dict[str, Any]]:
+    """For each lane what was built and used, read back from the modules and the rates, not from the config."""
+    model = stack.model
+    norms = [m for m in model.blocks.modules() if isinstance(m, Norm) and not isinstance(m, Identity)]
+    block = model.blocks[0]
+    shared = {
+        "parameters": stack.params_SP.shape[1],
+        "depth": len(model.blocks),
+        "placement": type(block.placement).__name__,
+        "mixer": type(block.mixer).__name__,
+        "norm": type(block.mixer_norms[0]).__name__,
+        "norms": len(norms),
+        "norm_eps": norms[0].eps if norms else None,
+        "final_norm": type(model.final_norm).__name__,
+        "dtype": str(stack.params_SP.dtype).removeprefix("torch."),
+        "product_dtype": str(model.head.low or stack.params_SP.dtype).removeprefix("torch."),
+        "stream_dtype": str(model.stream_dtype).removeprefix("torch."),
+        "optimizer": type(stack.optimizer).__name__,
+    }
+    # The peak of the rates that were really fed to the update; below the config's lr if a run ended during warm-up.
+    return [{**shared, "lr": shortest(peak)} for peak in peak_rate_S]
+
+
+def describe_machine(device: str, seconds: float, lanes: int) -> dict[str, Any]:
+    """Circumstances of a stack, for timing.json: a run's own seconds are its share of the stack's."""
+    on_cuda = device.startswith("cuda")
+    peak = torch.cuda.max_memory_allocated(device) / 1e6 if on_cuda else _peak_rss_mb()
+    return {
+        "seconds": seconds / lanes,
+        "stack_seconds": seconds,
+        "stack_lanes": lanes,
+        "peak_memory_mb": peak,
+        "device": device,
+        "device_name": torch.cuda.get_device_name(device) if on_cuda else platform.machine(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "normlab": normlab.__version__,
+        "host": platform.node(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _peak_rss_mb() -> float:
+    """Largest resident memory of this process so far, in megabytes (Linux counts kilobytes)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

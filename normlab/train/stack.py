@@ -1,0 +1,119 @@
+"""The state of S runs in training and the step that moves it: one program, S independent lanes.
+
+Shapes: S lanes, B batch, T time, V vocabulary, P parameters of one lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from normlab.config.schema import RunSpec
+from normlab.model.decoder import Decoder, build
+from normlab.train.optim import OPTIMIZERS, Optimizer, clip_factors
+
+ALIGN = 16  # floats in a cache line: every lane's row starts alike, so its bits do not hang on its place in the stack
+EVALUATION_CHUNK = 64  # sequences at once; fixed, so that the sums keep their order
+
+
+class StepStats(NamedTuple):
+    """What one step leaves behind, each (S,): the loss and gradient norm before the update, and whether loss, gradient
+    and parameters (after the update) were finite."""
+
+    loss_S: Tensor
+    norm_S: Tensor
+    loss_fine_S: Tensor
+    grad_fine_S: Tensor
+    params_fine_S: Tensor
+
+
+class Stack:
+    """Model, flat parameters, optimiser and the mask of living lanes."""
+
+    def __init__(self, specs: Sequence[RunSpec], device: str = "cpu") -> None:
+        self.specs, self.device = specs, device
+        self.model: Decoder = build(specs, device)
+        self.params_SP = flatten(self.model)
+        self.leaves = list(self.model.parameters())
+        self.optimizer: Optimizer = OPTIMIZERS[specs[0].optim.name]([s.optim for s in specs], self.params_SP)
+        clips = [spec.optim.clip for spec in specs]
+        self.clip_S = (
+            self.params_SP.new_tensor([float("inf") if clip is None else clip for clip in clips])
+            if any(clip is not None for clip in clips)
+            else None
+        )
+        self.alive_S = torch.ones(len(specs), dtype=torch.bool, device=device)
+
+    def losses(self, tokens_SBT: Tensor, tap: Callable[[int, Tensor], None] | None = None) -> Tensor:
+        """Mean cross-entropy of each lane (S,) in nats on sequences of length + 1 tokens (S, B, T)."""
+        logits_SBTV = self.model(tokens_SBT[..., :-1], tap)
+        targets_SBT = tokens_SBT[..., 1:]
+        if self.specs[0].task.loss_on == "last":
+            logits_SBTV, targets_SBT = logits_SBTV[..., -1:, :], targets_SBT[..., -1:]
+        wide = torch.promote_types(logits_SBTV.dtype, torch.float32)
+        each = torch.nn.functional.cross_entropy(
+            logits_SBTV.to(wide).flatten(0, 2), targets_SBT.flatten(), reduction="none"
+        )
+        return each.view(len(targets_SBT), -1).mean(1)
+
+    def gradients(self, tokens_SBT: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss (S,) and flat gradient (S, P) of each lane; lanes do not touch each other in the sum."""
+        scale = self.specs[0].train.loss_scale
+        loss_S = self.losses(tokens_SBT)
+        grads = torch.autograd.grad((loss_S * scale if scale != 1 else loss_S).sum(), self.leaves)
+        grad_SP = torch.cat([grad.reshape(len(loss_S), -1) for grad in grads], dim=1)
+        return loss_S.detach(), grad_SP.div_(scale) if scale != 1 else grad_SP
+
+    def step(self, step: int, tokens_SBT: Tensor, rate_S1: Tensor) -> StepStats:
+        """Update every living lane once, at its own rate; a lane that is or becomes non-finite is frozen as it was."""
+        loss_S, grad_SP = self.gradients(tokens_SBT)
+        norm_S = torch.linalg.vector_norm(grad_SP, dim=1)
+        loss_fine_S, grad_fine_S = loss_S.isfinite(), finite_rows(grad_SP)
+        moves_S1 = (self.alive_S & loss_fine_S & grad_fine_S).unsqueeze(1)
+        grad_SP.masked_fill_(~moves_S1, 0.0)
+        if self.clip_S is not None:
+            # A frozen lane's norm may be NaN; its factor must not bring the NaN back.
+            grad_SP.mul_(clip_factors(norm_S, self.clip_S).nan_to_num(0.0).unsqueeze(1))
+        with torch.no_grad():
+            self.optimizer.update(self.params_SP, grad_SP, rate_S1.masked_fill(~moves_S1, 0.0), step)
+        params_fine_S = finite_rows(self.params_SP)
+        self.alive_S = moves_S1.squeeze(1) & params_fine_S
+        return StepStats(loss_S, norm_S, loss_fine_S, grad_fine_S, params_fine_S)
+
+    @torch.no_grad()
+    def evaluate(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """Validation loss (S,) and the largest per-token RMS of the stream by layer (depth + 1, S), on shared tokens."""
+        lanes, depth = len(self.specs), self.specs[0].model.depth
+        total_S = torch.zeros(lanes, dtype=torch.float64, device=self.device)
+        square_LS = torch.zeros(depth + 1, lanes, dtype=self.params_SP.dtype, device=self.device)
+
+        def tap(layer: int, x_SBTD: Tensor) -> None:
+            square_SBT = x_SBTD.to(self.params_SP.dtype).square().mean(-1)
+            square_LS[layer] = torch.maximum(square_LS[layer], square_SBT.flatten(1).amax(1))
+
+        for chunk_BT in tokens_BT.split(EVALUATION_CHUNK):
+            total_S += self.losses(chunk_BT.expand(lanes, -1, -1), tap).double() * len(chunk_BT)
+        return (total_S / len(tokens_BT)).to(self.params_SP.dtype), square_LS.sqrt()
+
+
+def flatten(model: Decoder) -> Tensor:
+    """Move all parameters into one buffer (S, P), row by row a lane, and make them views of it."""
+    leaves = list(model.parameters())
+    lanes, size = len(leaves[0]), sum(leaf[0].numel() for leaf in leaves)
+    flat_SP = leaves[0].new_zeros(lanes, -(-size // ALIGN) * ALIGN).detach()[:, :size]
+    offset = 0
+    for leaf in leaves:
+        width = leaf[0].numel()
+        view = flat_SP[:, offset : offset + width].view(leaf.shape)
+        view.copy_(leaf.detach())
+        leaf.data = view
+        offset += width
+    return flat_SP
+
+
+def finite_rows(x_SP: Tensor) -> Tensor:
+    """Whether each row (S,) holds finite numbers only; the largest magnitude is NaN or infinite otherwise."""
+    return torch.linalg.vector_norm(x_SP, ord=float("inf"), dim=1).isfinite()

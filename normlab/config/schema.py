@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from normlab.config.errors import FieldError
 from normlab.config.names import check_name
 
 MAX_PARAMETERS = 2_000_000_000
@@ -32,17 +33,17 @@ class Node(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
-    def _only_for(self, user: str, used: dict[str, tuple[str, ...]]) -> None:
-        """Refuse a non-default value in a field that `user` (the chosen name) does not read."""
+    def _only_for(self, user: str, used: dict[str, tuple[str, ...]], chooser: str = "name") -> None:
+        """Refuse a non-default value in a field that `user` (the name in field `chooser`) does not read."""
         for field, readers in used.items():
             if user not in readers and getattr(self, field) != type(self).model_fields[field].default:
-                raise ValueError(f"'{field}' is read by {' and '.join(readers)} only, not by '{user}': remove it")
+                raise FieldError(f"is read by {' and '.join(readers)} only, not by '{user}': remove it", field, chooser)
 
 
 class TaskSpec(Node):
     """What the net learns: sequences made by one fixed rule. `length` tokens go in, the next one is predicted at each."""
 
-    name: Annotated[str, _named("tasks")] = "affine"
+    name: Annotated[str, _named("tasks")] = Field("affine", description="the rule")
     vocab: int = Field(64, ge=2, le=65_536, description="number of distinct tokens V")
     length: int = Field(16, ge=2, le=4_096, description="tokens fed to the net, each with a target")
     a: int = Field(5, ge=0, description="affine: factor of the last token")
@@ -61,9 +62,10 @@ class TaskSpec(Node):
         used = {"a": ("affine",), "b": ("affine",), "c": ("affine",), "k": ("sum",), "noise": ("table",)}
         self._only_for(self.name, {**used, "concentration": ("markov",)})
         if self.name == "sum" and self.k > self.length:
-            raise ValueError(f"'k' must be at most 'length' ({self.length}), got {self.k}")
+            raise FieldError(f"expected at most task.length ({self.length}), got {self.k}", "k", "length")
         if self.name in ("table", "markov") and self.vocab > 4_096:
-            raise ValueError(f"task '{self.name}' keeps a vocab x vocab table: expected vocab <= 4096, got {self.vocab}")
+            rule = f"task '{self.name}' keeps a vocab x vocab table"
+            raise FieldError(f"expected at most 4096, since {rule}, got {self.vocab}", "vocab", "name")
         return self
 
 
@@ -73,10 +75,10 @@ class ModelSpec(Node):
     depth: int = Field(20, ge=1, le=1_000, description="number of blocks")
     width: int = Field(64, ge=1, le=16_384, description="width D of the residual stream")
     hidden: int = Field(128, ge=1, le=65_536, description="width F inside the feed-forward")
-    norm: Annotated[str, _named("norms")] = "layernorm"
-    placement: Annotated[str, _named("placements")] = "pre"
-    mixer: Annotated[str, _named("mixers")] = "mean"
-    init: Annotated[str, _named("inits")] = "small_normal"
+    norm: Annotated[str, _named("norms")] = Field("layernorm", description="norm of every block")
+    placement: Annotated[str, _named("placements")] = Field("pre", description="where the norm stands in a block")
+    mixer: Annotated[str, _named("mixers")] = Field("mean", description="what moves between tokens")
+    init: Annotated[str, _named("inits")] = Field("small_normal", description="start values of the weights")
     init_std: float = Field(0.02, gt=0, description="small_normal: standard deviation of every weight")
     final_norm: Literal["auto", "layernorm", "same", "none"] = Field("auto", description="auto: layernorm for pre")
     norm_eps: float | None = Field(None, ge=0, description="null: the norm's own (layernorm 1e-5, rmsnorm 1e-6)")
@@ -84,26 +86,26 @@ class ModelSpec(Node):
 
     @model_validator(mode="after")
     def _check(self) -> ModelSpec:
-        self._only_for(self.init, {"init_std": ("small_normal",)})
+        self._only_for(self.init, {"init_std": ("small_normal",)}, "init")
         if self.norm != "dyt" and self.dyt_alpha != 0.5:
-            raise ValueError(f"'dyt_alpha' is read by dyt only, not by '{self.norm}': remove it")
+            raise FieldError(f"is read by dyt only, not by '{self.norm}': remove it", "dyt_alpha", "norm")
         if self.norm in ("none", "dyt") and self.norm_eps is not None:
-            raise ValueError(f"'norm_eps' is not read by norm '{self.norm}': remove it")
+            raise FieldError(f"is not read by norm '{self.norm}': remove it", "norm_eps", "norm")
         return self
 
 
 class OptimSpec(Node):
     """Optimiser, schedule and clipping. Step k = 1, 2, ... runs at lr * min(k / warmup, 1) * schedule."""
 
-    name: Annotated[str, _named("optimizers")] = "adam"
+    name: Annotated[str, _named("optimizers")] = Field("adam", description="the optimiser")
     lr: float = Field(1e-3, gt=0, description="peak learning rate")
-    beta1: float = Field(0.9, ge=0, lt=1)
-    beta2: float = Field(0.999, ge=0, lt=1)
-    eps: float = Field(1e-8, ge=0)
+    beta1: float = Field(0.9, ge=0, lt=1, description="adam, adamw: decay of the mean of the gradient")
+    beta2: float = Field(0.999, ge=0, lt=1, description="adam, adamw: decay of the mean of its square")
+    eps: float = Field(1e-8, ge=0, description="adam, adamw: added to the root of the mean square")
     momentum: float = Field(0.0, ge=0, lt=1, description="sgd: heavy-ball momentum")
     weight_decay: float = Field(0.0, ge=0, description="adam, sgd: added to the gradient; adamw: decoupled")
     warmup: int = Field(0, ge=0, description="steps of linear warm-up")
-    schedule: Annotated[str, _named("schedules")] = "constant"
+    schedule: Annotated[str, _named("schedules")] = Field("constant", description="what follows the warm-up")
     clip: float | None = Field(None, gt=0, description="largest gradient norm (L2, whole net); null: no clipping")
 
     @model_validator(mode="after")
@@ -116,7 +118,7 @@ class OptimSpec(Node):
 class TrainSpec(Node):
     """How long, how large, how often looked at, in which precision."""
 
-    steps: int = Field(3_000, ge=1, le=10_000_000)
+    steps: int = Field(3_000, ge=1, le=10_000_000, description="updates of the weights")
     batch: int = Field(32, ge=1, le=1_000_000, description="sequences a step")
     eval_every: int = Field(100, ge=1, description="steps between evaluations; step 0 and the last always count")
     precision: Annotated[str, _named("precisions")] = Field("float32", description="of the matrix products")
@@ -127,9 +129,9 @@ class TrainSpec(Node):
     def _check(self) -> TrainSpec:
         low = self.precision in ("bfloat16", "float16")
         if self.low_stream and not low:
-            raise ValueError(f"'low_stream' needs precision bfloat16 or float16, got {self.precision}")
+            raise FieldError(f"needs precision bfloat16 or float16, got {self.precision}", "low_stream", "precision")
         if self.loss_scale != 1 and not low:
-            raise ValueError(f"'loss_scale' needs precision bfloat16 or float16, got {self.precision}")
+            raise FieldError(f"needs precision bfloat16 or float16, got {self.precision}", "loss_scale", "precision")
         return self
 
 
@@ -145,17 +147,18 @@ class RunSpec(Node):
     @model_validator(mode="after")
     def _check(self) -> RunSpec:
         if self.optim.warmup >= self.train.steps:
-            raise ValueError(
-                f"'optim.warmup' must be below 'train.steps' ({self.train.steps}) or the rate is never reached,"
-                f" got {self.optim.warmup}"
-            )
+            steps = f"expected less than train.steps ({self.train.steps}), or the full rate is never reached"
+            raise FieldError(f"{steps}, got {self.optim.warmup}", "optim.warmup", "train.steps")
         m, t = self.model, self.task
         parameters = 2 * t.vocab * m.width + m.depth * m.width * (m.width + 2 * m.hidden)
         if parameters > MAX_PARAMETERS:
-            raise ValueError(f"the net would have {parameters:,} parameters, more than {MAX_PARAMETERS:,}")
+            sizes = ("model.width", "model.depth", "model.hidden", "task.vocab")
+            raise FieldError(f"the net would have {parameters:,} parameters, more than {MAX_PARAMETERS:,}", *sizes)
         values = max(self.train.batch, t.val_size) * t.length * max(m.width, m.hidden, t.vocab)
         if values > MAX_BATCH_VALUES:
-            raise ValueError(f"the largest activation would hold {values:,} values, more than {MAX_BATCH_VALUES:,}")
+            message = f"the largest activation would hold {values:,} values, more than {MAX_BATCH_VALUES:,}"
+            sizes = ("train.batch", "task.val_size", "task.length", "model.width", "model.hidden", "task.vocab")
+            raise FieldError(message, *sizes)
         return self
 
     @property

@@ -1,0 +1,52 @@
+"""What the executor tells whoever watches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Started:
+    """A worker took these runs as one stack."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """The runs of a stack are at `step` of `steps`; `losses` and `alive` have an entry a run."""
+
+    ids: tuple[str, ...]
+    step: int
+    steps: int
+    losses: tuple[float, ...]
+    alive: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run is published. `loss` is its final validation loss in nats, None if it has none."""
+
+    id: str
+    outcome: str
+    loss: float | None
+    onset: int | None
+
+
+@dataclass(frozen=True)
+class Retried:
+    """These runs were lost with their stack and will be tried once more, each alone."""
+
+    ids: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A run crashed for good; the full text is in `failed/<id>/error.txt`."""
+
+    id: str
+    reason: str
+
+
+Event = Started | Advanced | Finished | Retried | Failed

@@ -1,0 +1,108 @@
+"""`manifest.json`: what was planned, by which command, on what machine, in which sittings."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import normlab
+from normlab.config.plan import PlannedRun
+from normlab.config.schema import Study
+from normlab.store import strict_json, write_file
+
+FORMAT = 1
+NAME = "manifest.json"
+
+
+def plan_facts(study: Study, plan: Sequence[PlannedRun], command: str) -> dict[str, Any]:
+    """The part that is the same for the same plan. `command` is the canonical one."""
+    runs = [{"id": run.id, "label": run.label, "cell": run.cell, "seed": run.spec.seed} for run in plan]
+    return {"format": FORMAT, "study": study.model_dump(mode="json"), "command": command, "runs": runs}
+
+
+def environment(device: str, device_name: str) -> dict[str, Any]:
+    """Where and with what the runs are made."""
+    commit, dirty = checkout()
+    return {
+        "commit": commit,
+        "dirty": dirty,
+        "device": device,
+        "device_name": device_name,
+        "threads": 1,
+        "torch": _version("torch"),
+        "normlab": normlab.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": cpu_name(),
+    }
+
+
+def write_manifest(
+    folder: Path, facts: dict[str, Any], environment: dict[str, Any], sessions: Sequence[dict[str, Any]]
+) -> None:
+    """Write `folder/manifest.json` by one rename."""
+    write_file(folder / NAME, strict_json({**facts, **environment, "sessions": list(sessions)}))
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a results folder; None if there is none (or it is not one of normlab's)."""
+    try:
+        manifest = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    known = isinstance(manifest, dict) and isinstance(manifest.get("runs"), list) and "study" in manifest
+    return manifest if known else None
+
+
+def checkout() -> tuple[str | None, bool | None]:
+    """Commit of the checkout that normlab runs from, and whether its files differ from it; None, None outside one."""
+    root = Path(normlab.__file__).resolve().parent.parent
+    # A package installed below some other project's checkout is not that project.
+    if not (root / "pyproject.toml").exists() or not (root / ".git").exists():
+        return None, None
+    commit = _git(root, "rev-parse", "--short=12", "HEAD")
+    status = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "normlab", "pyproject.toml")
+    return (commit, bool(status)) if commit and status is not None else (commit, None)
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def cpu_name() -> str:
+    """Name of the processor as the system gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def now() -> str:
+    """The time as ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,59 @@
+"""What a results folder holds: read from the files alone, so it is right at any moment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from normlab.execute.lease import holder
+from normlab.execute.manifest import read_manifest
+from normlab.outcome import OUTCOMES
+from normlab.store import failed_ids, finished_ids, read_run
+
+
+def read_status(folder: Path) -> dict[str, Any] | None:
+    """Counts and ids by state, and who writes the folder now; None if it is no results folder."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        return None
+    labels = {run["id"]: run["label"] for run in manifest["runs"]}
+    done = finished_ids(folder) & labels.keys()
+    failed = (failed_ids(folder) & labels.keys()) - done
+    outcomes = Counter(read_run(folder / "runs" / run)["outcome"] for run in done)
+    return {
+        "folder": str(folder),
+        "planned": len(labels),
+        "finished": len(done),
+        "outcomes": {name: outcomes[name] for name in OUTCOMES if outcomes[name]},
+        "failed": [_failure(folder, run, label) for run, label in labels.items() if run in failed],
+        "missing": len(labels) - len(done) - len(failed),
+        "writer": holder(folder),
+        "command": manifest["command"],
+    }
+
+
+def _failure(folder: Path, run: str, label: str) -> dict[str, str]:
+    path = folder / "failed" / run / "error.txt"
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:  # Being retried at this moment.
+        lines = []
+    return {"id": run, "label": label, "error": lines[0] if lines else "", "path": str(path)}
+
+
+def status_lines(status: dict[str, Any]) -> list[str]:
+    """The status for a person."""
+    outcomes = ", ".join(f"{count} {name}" for name, count in status["outcomes"].items())
+    lines = [
+        f"{status['folder']}: {status['planned']} runs planned by `{status['command']}`",
+        f"finished {status['finished']}" + (f" ({outcomes})" if outcomes else ""),
+        f"failed {len(status['failed'])}",
+        *(f"  {run['label']}: {run['error']} ({run['path']})" for run in status["failed"]),
+        f"missing {status['missing']}",
+    ]
+    writer = status["writer"]
+    if writer is not None:
+        who = f"process {writer['pid']} on {writer['host']}" if writer else "another process"
+        lines.append(f"being written by {who}")
+    return lines

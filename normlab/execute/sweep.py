@@ -1,0 +1,160 @@
+"""One sitting of a study: take the folder, write the manifest, run what is to be done, note how it went."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from normlab.config.dump import study_yaml
+from normlab.config.plan import PlannedRun
+from normlab.config.schema import Study
+from normlab.execute.devices import Device
+from normlab.execute.events import Event, Failed, Finished
+from normlab.execute.lease import Held, lease
+from normlab.execute.local import Pool
+from normlab.execute.manifest import cores, environment, now, plan_facts, read_manifest, write_manifest
+from normlab.execute.signals import Interrupts
+from normlab.execute.stacks import MAX_LANES, Stack, make_stacks
+from normlab.execute.target import Refused, check_folder, clear, remaining, remove_if_empty
+from normlab.execute.worker import TRAINER, Setup
+from normlab.store import write_file
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, none of which changes a result. `jobs` None: a worker a core."""
+
+    output: Path
+    resume: bool = False
+    overwrite: bool = False
+    jobs: int | None = None
+    fail_fast: bool = False
+    trainer: str = TRAINER
+
+
+class Watcher(Protocol):
+    """Who is told what happens."""
+
+    def begin(self, todo: Sequence[PlannedRun], planned: int, workers: int) -> None: ...
+
+    def see(self, event: Event) -> None: ...
+
+    def end(self) -> None: ...
+
+
+@dataclass
+class Summary:
+    """How the sitting went: numbers of runs."""
+
+    planned: int = 0
+    todo: int = 0
+    done: int = 0
+    failed: list[Failed] = field(default_factory=list)
+
+
+def worker_count(jobs: int | None, device: str, runs: int) -> int:
+    """Workers for so many runs: as asked, else one a core (one in all on a GPU), never more than runs."""
+    wanted = jobs or (cores() if device == "cpu" else 1)
+    return max(1, min(wanted, runs))
+
+
+def cut(todo: Sequence[PlannedRun], jobs: int | None, device: str) -> tuple[list[Stack], int]:
+    """The stacks for `todo` and the number of workers that will share them."""
+    workers = worker_count(jobs, device, len(todo))
+    stacks = make_stacks(todo, workers, MAX_LANES if device == "cpu" else None)
+    return stacks, min(workers, max(1, len(stacks)))
+
+
+def run_study(
+    study: Study,
+    plan: Sequence[PlannedRun],
+    options: Options,
+    device: Device,
+    command: str,
+    interrupts: Interrupts,
+    watcher: Watcher,
+) -> Summary:
+    """Run what `plan` still lacks in `options.output`; raise `Refused`, `Stopped`, OSError or `CannotStart`."""
+    folder = options.output
+    # In a results folder the lease comes first: that somebody is writing it is the better answer.
+    if read_manifest(folder) is None:
+        check_folder(folder, options.resume, options.overwrite)
+    new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with lease(folder):
+            check_folder(folder, options.resume, options.overwrite)
+            return _sitting(study, plan, options, device, command, interrupts, watcher)
+    except Held as held:
+        raise Refused(f"{held}: wait for it, or choose another folder with -o") from None
+    finally:
+        if new:
+            remove_if_empty(folder)
+
+
+def _sitting(
+    study: Study,
+    plan: Sequence[PlannedRun],
+    options: Options,
+    device: Device,
+    command: str,
+    interrupts: Interrupts,
+    watcher: Watcher,
+) -> Summary:
+    folder = options.output
+    if options.overwrite:
+        clear(folder)
+    todo = remaining(folder, study, plan)
+    _sweep_leftovers(folder)
+    earlier = (read_manifest(folder) or {}).get("sessions", [])
+    facts, env = plan_facts(study, plan, command), environment(device.name, device.title)
+    if todo or not earlier:
+        write_manifest(folder, facts, env, earlier)
+        write_file(folder / "config.yaml", study_yaml(study))
+    stacks, workers = cut(todo, options.jobs, device.name)
+    summary = Summary(planned=len(plan), todo=len(todo))
+    setup = Setup(
+        root=folder.resolve(),
+        thresholds=study.thresholds,
+        plugins=study.plugins,
+        device=device.name,
+        facts=tuple((key, env[key]) for key in ("commit", "dirty", "device_name")),
+        trainer=options.trainer,
+    )
+    session: dict[str, Any] = {"started": now(), "ended": None, "jobs": workers}
+    start = time.monotonic()
+    if not todo:
+        return summary
+    with interrupts.deferring():
+        try:
+            with Pool(setup, workers, interrupts) as pool:
+                watcher.begin(todo, len(plan), workers)
+                _drive(pool, stacks, options.fail_fast, summary, watcher)
+        finally:
+            watcher.end()
+            seconds = round(time.monotonic() - start, 3)
+            session |= {"ended": now(), "done": summary.done, "failed": len(summary.failed), "seconds": seconds}
+            write_manifest(folder, facts, env, [*earlier, session])
+    return summary
+
+
+def _drive(pool: Pool, stacks: Sequence[Stack], fail_fast: bool, summary: Summary, watcher: Watcher) -> None:
+    for event in pool.events(stacks):
+        watcher.see(event)
+        if isinstance(event, Finished):
+            summary.done += 1
+        elif isinstance(event, Failed):
+            summary.failed.append(event)
+            if fail_fast:
+                return
+
+
+def _sweep_leftovers(folder: Path) -> None:
+    """Remove half-written folders of a sitting that was killed; the lease says that nobody else is writing."""
+    for pattern in (".tmp-*", "runs/.tmp-*", "failed/.tmp-*"):
+        for path in folder.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

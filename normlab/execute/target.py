@@ -1,0 +1,106 @@
+"""The results folder: when a command may write into it, and what of it `--overwrite` may delete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from normlab.config.dump import diff_studies
+from normlab.config.plan import PlannedRun
+from normlab.config.schema import Study
+from normlab.execute.lease import LOCK
+from normlab.execute.manifest import NAME, read_manifest
+from normlab.store import failed_ids, finished_ids
+
+RUN_ID = re.compile(r"[0-9a-f]{12}")
+# What normlab writes, by folder; `*` in a folder's place is a run's id.
+WRITTEN = {
+    "": ("config.yaml", NAME),
+    "runs/*": ("run.json", "curve.csv", "curve.csv.gz", "timing.json"),
+    "failed/*": ("error.txt",),
+}
+DERIVED = {"tables": (".csv", ".md", ".tex"), "figures": (".svg", ".png")}
+
+
+class Refused(ValueError):
+    """The command may not write into this folder; the lines say why and what would help."""
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether nothing but a lock or leftovers of a start that was killed lies in `folder`."""
+    return all(path.name == LOCK or path.name.startswith(".tmp-") for path in folder.iterdir())
+
+
+def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
+    """Refuse before anything is written: a file, a folder of someone else's, results without a flag."""
+    if resume and overwrite:
+        raise Refused("--resume and --overwrite contradict each other: give one of them")
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise Refused(f"{folder} is not a folder")
+    if is_empty(folder):
+        return
+    if read_manifest(folder) is None:
+        raise Refused(f"{folder} holds files but no normlab results: choose another folder with -o")
+    if not resume and not overwrite:
+        raise Refused(f"{folder} already holds results: continue them with --resume or replace them with --overwrite")
+
+
+def remaining(folder: Path, study: Study, plan: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """The runs of `plan` that `--resume` has to do: missing or failed. Refuse if the plan asks other questions."""
+    manifest = read_manifest(folder)
+    if manifest is not None:
+        old, new = manifest["study"], study.model_dump(mode="json")
+        kept = {run["id"] for run in manifest["runs"]} <= {run.id for run in plan}
+        same_rules = all(old.get(key) == new[key] for key in ("thresholds", "plugins"))
+        if not (kept and same_rules):
+            free = ("outputs", "question", "name")
+            drop = [{key: value for key, value in side.items() if key not in free} for side in (old, new)]
+            lines = [f"  {line}" for line in diff_studies(*drop)]
+            head = f"{folder}: --resume needs the study that the folder was made with, but these keys differ:"
+            tail = "  (an axis or the seeds may grow, not shrink); choose another folder with -o"
+            raise Refused("\n".join([head, *lines, tail]))
+    done = finished_ids(folder)
+    return [run for run in plan if run.id not in done]
+
+
+def clear(folder: Path) -> None:
+    """Delete what normlab wrote in `folder`, the manifest last; refuse if a run's folder holds something else."""
+    doomed, foreign = [], []
+    for path in _inside_runs(folder):
+        names = WRITTEN[f"{path.parent.parent.name}/*"]
+        (doomed if path.name in names else foreign).append(path)
+    if foreign:
+        raise Refused(f"{foreign[0]} was not written by normlab: move it away before --overwrite")
+    for name, suffixes in DERIVED.items():
+        doomed += [path for path in (folder / name).glob("*") if path.suffix in suffixes and path.is_file()]
+    for path in doomed:
+        path.unlink()
+    for run in [*(folder / "runs").glob("*"), *(folder / "failed").glob("*")]:
+        if RUN_ID.fullmatch(run.name):
+            run.rmdir()
+    for name in WRITTEN[""]:
+        (folder / name).unlink(missing_ok=True)
+    for name in ("runs", "failed", *DERIVED):
+        remove_if_empty(folder / name)
+
+
+def _inside_runs(folder: Path) -> Iterator[Path]:
+    for kind in ("runs", "failed"):
+        for run in sorted((folder / kind).glob("*")):
+            if RUN_ID.fullmatch(run.name) and run.is_dir():
+                yield from sorted(run.iterdir())
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove `folder` if it is an empty one."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def state(folder: Path) -> dict[str, set[str]]:
+    """Ids by state: `finished`, and `failed` of those that are not."""
+    finished = finished_ids(folder)
+    return {"finished": finished, "failed": failed_ids(folder) - finished}

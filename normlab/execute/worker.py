@@ -1,0 +1,190 @@
+"""The child process: takes a stack, trains it, publishes each of its runs, reports (`python -m normlab.execute.worker`).
+
+It ignores Ctrl-C, which the terminal sends to the whole group: the parent decides. It ends when the parent is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import faulthandler
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from normlab.config.schema import RunSpec, Thresholds
+from normlab.store import RunRecord, publish
+
+TRAINER = "normlab.train.loop:train_stack"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+REPORT_EVERY = 0.5
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker is told once. `trainer` is `module:function` with the signature of `train_stack`."""
+
+    root: Path
+    thresholds: Thresholds
+    plugins: tuple[str, ...] = ()
+    device: str = "cpu"
+    facts: tuple[tuple[str, Any], ...] = ()
+    trainer: str = TRAINER
+
+
+# From worker to parent.
+@dataclass(frozen=True)
+class Ready:
+    """Imports are done; a stack may be sent."""
+
+
+@dataclass(frozen=True)
+class AtStep:
+    step: int
+    steps: int
+    losses: tuple[float, ...]
+    alive: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Published:
+    id: str
+    outcome: str
+    loss: float | None
+    onset: int | None
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """The stack raised; nothing of it that is not published yet will be."""
+
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
+class DiskFull:
+    code: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """The whole stack is published."""
+
+
+def load_trainer(name: str) -> Callable[..., list[RunRecord]]:
+    """The function that `module:function` names."""
+    module, function = name.split(":")
+    return getattr(import_module(module), function)
+
+
+def one_thread() -> None:
+    """One torch thread: two give other last digits, and workers would fight for the cores."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def main(descriptor: int, parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    _end_with(parent)
+    pipe = Connection(descriptor)
+    try:
+        path, setup = pipe.recv()
+        sys.path[:] = path
+        train = _boot(setup)
+        pipe.send(Ready())
+        while (specs := pipe.recv()) is not None:
+            if not _serve(pipe, setup, train, specs, parent):
+                return
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # The parent has gone or wants no more.
+
+
+def _boot(setup: Setup) -> Callable[..., list[RunRecord]]:
+    from normlab.config.plugins import load_plugins
+
+    load_plugins(setup.plugins)
+    train = load_trainer(setup.trainer)
+    if setup.trainer == TRAINER:
+        one_thread()
+    return train
+
+
+def _serve(pipe: Connection, setup: Setup, train: Callable[..., Any], specs: Sequence[RunSpec], parent: int) -> bool:
+    """Train and publish one stack; False if this process should not take another one."""
+    try:
+        records = train(specs, thresholds=setup.thresholds, device=setup.device, on_progress=_reporter(pipe, parent))
+        for record in records:
+            with _uninterrupted():
+                publish(setup.root, _with_facts(record, setup))
+            onset = record.run["onset"]
+            loss = record.run["loss"]["final"]
+            pipe.send(Published(record.id, record.run["outcome"], loss, onset and onset["step"]))
+        pipe.send(Done())
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            pipe.send(DiskFull(error.errno, str(error)))
+            return False
+        summary = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+        pipe.send(Crashed(summary, traceback.format_exc()))
+        # A CUDA error can leave the device's context unusable.
+        return setup.device == "cpu"
+    return True
+
+
+def _with_facts(record: RunRecord, setup: Setup) -> RunRecord:
+    return RunRecord(record.id, record.run, record.curve, {**record.timing, **dict(setup.facts)})
+
+
+def _reporter(pipe: Connection, parent: int) -> Callable[[Any], None]:
+    last = -REPORT_EVERY
+
+    def report(progress: Any) -> None:
+        nonlocal last
+        if os.getppid() != parent:
+            os._exit(1)
+        now = time.monotonic()
+        if now - last >= REPORT_EVERY or progress.step == progress.steps:
+            last = now
+            pipe.send(AtStep(progress.step, progress.steps, tuple(progress.losses), tuple(progress.alive)))
+
+    return report
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let a run that is being published be published; the parent kills a worker that overstays."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end_with(parent: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    # Classes that travel through the pipe must be those of the importable module, not of `__main__`.
+    from normlab.execute import worker
+
+    worker.main(int(sys.argv[1]), int(sys.argv[2]))

@@ -7,13 +7,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from normlab.config.errors import FieldError
 from normlab.config.fields import hint, read_field, run_fields
 from normlab.config.plan import cells, name_point
 from normlab.config.scalars import show
 from normlab.config.schema import Axis, Point, RunSpec
 from normlab.config.source import Keys, Source, Unread, describe
-from normlab.config.validate import phrase
+from normlab.config.validate import broken_rule, phrase
 
 _SECTIONS = tuple(RunSpec.model_fields)
 
@@ -32,7 +31,7 @@ def read_axes(data: Any, source: Source) -> tuple[Axis, ...]:
         for field in dict.fromkeys(field for point in axis.points for field in point.settings):
             if field in owner:
                 place = source.place(("axes", axis.name), key=True)
-                source.report(place, f"axes.{axis.name}: sets {field}, which axis '{owner[field]}' sets too")
+                source.report(place, f"{axis.name}: sets {field}, which axis '{owner[field]}' sets too")
             owner[field] = axis.name
     return tuple(axes)
 
@@ -42,15 +41,15 @@ def _read_axis(name: str, values: Any, source: Source) -> Axis | None:
     if isinstance(values, Unread):
         return None
     if problem := _name_problem(name, values):
-        source.report(source.place(path, key=True), f"axes.{name}: {problem}")
+        source.report(source.place(path, key=True), f"{name}: {problem}")
         return None
     if "." in name and not isinstance(values, list):
         mend = f": write [{show(values)}]" if isinstance(values, (str, int, float)) else ""
         mend = "; named variants stand under a name without a dot" if isinstance(values, dict) else mend
-        source.report(source.place(path), f"axes.{name}: expected a list of values, got {describe(values)}{mend}")
+        source.report(source.place(path), f"{name}: expected a list of values, got {describe(values)}{mend}")
         return None
     if not values:
-        source.report(source.place(path), f"axes.{name}: expected at least one value, got none: remove the axis")
+        source.report(source.place(path), f"{name}: expected at least one value, got none: remove the axis")
         return None
     points = _values(name, values, source) if "." in name else _variants(name, values, source)
     return Axis(name=name, points=tuple(points)) if points else None
@@ -71,12 +70,12 @@ def _values(name: str, values: list[Any], source: Source) -> Iterable[Point]:
     points: dict[str, Point] = {}
     for index, raw in enumerate(values):
         path: Keys = ("axes", name, index)
-        settings = _settings({name: (raw, path)}, f"axes.{name}", source)
+        settings = _settings({name: (raw, path)}, name, source)
         if not settings:
             continue
         point = Point(label=show(settings[name]), settings=settings)
         if point.label in points:
-            source.report(source.place(path), f"axes.{name}: {point.label} is given twice")
+            source.report(source.place(path), f"{name}: {point.label} is given twice")
         points[point.label] = point
     return points.values()
 
@@ -85,7 +84,7 @@ def _variants(name: str, variants: dict[str, Any], source: Source) -> Iterable[P
     points: list[Point] = []
     for label, fields in variants.items():
         path: Keys = ("axes", name, label)
-        where = f"axes.{name} '{label}'"
+        where = f"{name} '{label}'"
         if not isinstance(fields, dict):
             if not isinstance(fields, Unread):
                 what = f"expected fields to set, such as {{optim.lr: 1e-3}}, got {describe(fields)}"
@@ -95,7 +94,8 @@ def _variants(name: str, variants: dict[str, Any], source: Source) -> Iterable[P
             source.report(source.place(path, key=True), f"{where}: expected a label")
         unknown = [field for field in fields if field not in run_fields()]
         for field in unknown:
-            text = "seeds are set at the top of the study" if field in ("seed", "seeds") else f"no field of a run{hint(field)}"
+            seeds = field in ("seed", "seeds")
+            text = "seeds are set at the top of the study" if seeds else f"no field of a run{hint(field)}"
             source.report(source.place((*path, field), key=True), f"{where}: {field}: {text}")
         known = {field: (raw, (*path, field)) for field, raw in fields.items() if field not in unknown}
         points.append(Point(label=label, settings=_settings(known, where, source)))
@@ -110,7 +110,7 @@ def _settings(raw: dict[str, tuple[Any, Keys]], where: str, source: Source) -> d
             settings[field] = read_field(field, value)
         except ValidationError as error:
             if not isinstance(value, Unread):
-                name = where if where == f"axes.{field}" else f"{where}: {field}"
+                name = where if where == field else f"{where}: {field}"
                 source.report(source.place(path), f"{name}: {phrase(error.errors(include_url=False)[0])}")
     return settings
 
@@ -122,15 +122,14 @@ def check_grid(base: RunSpec, axes: tuple[Axis, ...], source: Source) -> None:
         if isinstance(spec, RunSpec):
             continue
         for found in spec.errors(include_url=False):
-            cause = found.get("ctx", {}).get("error")
-            fields = cause.fields if isinstance(cause, FieldError) else ()
-            names = [".".join(map(str, (*found["loc"], field))) for field in fields] or [".".join(map(str, found["loc"]))]
-            message = cause.message if isinstance(cause, FieldError) else phrase(found)
+            rule, section = broken_rule(found), ".".join(map(str, found["loc"]))
+            names = [f"{section}.{field}".lstrip(".") for field in rule.fields] if rule else [section]
+            message = rule.message if rule else phrase(found)
             path = _nearest(axes, points, names)
             if (path, message) not in seen:
                 seen.add((path, message))
                 at = name_point(axes, points)
-                source.report(source.place(path), f"axes.{path[1]}: {names[0]}: {message} (at {at})")
+                source.report(source.place(path), f"{names[0]}: {message} (at {at})")
             if len(seen) >= 20:
                 return
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -36,7 +36,8 @@ def leaf_fields(node: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]
 def _adapter(name: str) -> TypeAdapter[Any]:
     field = run_fields()[name]
     strict = ConfigDict(strict=True, allow_inf_nan=False)
-    return TypeAdapter(Annotated[field.annotation, field], config=strict)  # type: ignore[valid-type]
+    annotated: Any = Annotated[field.annotation, field]
+    return TypeAdapter(annotated, config=strict)
 
 
 def read_field(name: str, value: Any) -> Any:
@@ -53,9 +54,9 @@ def set_fields(data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str
     return changed
 
 
-def hint(name: str) -> str:
+def hint(name: str, others: Sequence[str] = ()) -> str:
     """`; did you mean 'optim.lr'?` for a name that is no field of a run; also finds the section of a bare `lr`."""
     same_leaf = [known for known in run_fields() if known.split(".")[-1] == name.split(".")[-1]]
     if name not in same_leaf and len(same_leaf) == 1:
         return f"; did you mean '{same_leaf[0]}'?"
-    return suggest(name, [*run_fields(), *(["seeds"] if "seed" in name else [])])
+    return suggest(name, [*run_fields(), *others, *(["seeds"] if "seed" in name else [])])

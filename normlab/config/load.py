@@ -114,7 +114,7 @@ def shipped_configs() -> list[Path]:
 
 
 def find_config(name: str | Path) -> Path:
-    """A file that exists, else the shipped config of that name (`collapse`, `collapse.yaml`, `configs/collapse.yaml`)."""
+    """A file that exists, else the shipped config of that name: `collapse`, `collapse.yaml`, `configs/collapse.yaml`."""
     path = Path(name)
     shipped = {config.stem: config for config in shipped_configs()}
     local = path.parent == Path() or path.parent == Path("configs")

@@ -69,7 +69,8 @@ def _set_field(source: Source, key: str, values: list[Any], axes: dict[str, Any]
     for name, variants in axes.items():
         points = variants.values() if isinstance(variants, dict) else []
         if points and all(isinstance(fields, dict) and key in fields for fields in points):
-            raise ValueError(f"every variant of axis '{name}' sets it: choose variants instead, {name}={next(iter(variants))}")
+            mend = f"choose variants instead, {name}={next(iter(variants))}"
+            raise ValueError(f"every variant of axis '{name}' sets it: {mend}")
     _put(source, ("base", *key.split(".")), values[0], place)
 
 
@@ -77,7 +78,8 @@ def _choose_variants(source: Source, name: str, variants: dict[str, Any], text: 
     labels = [text] if text in variants else [show(value) for value in _values(text)]
     for label in labels:
         if label not in variants:
-            raise ValueError(f"no variant '{label}'{suggest(label, list(variants)) or '; known: ' + ', '.join(variants)}")
+            near = suggest(label, list(variants)) or f"; known: {', '.join(variants)}"
+            raise ValueError(f"no variant '{label}'{near}")
     if len(set(labels)) < len(labels):
         raise ValueError("a variant is given twice")
     source.data["axes"][name] = {label: variants[label] for label in labels}
@@ -106,7 +108,7 @@ def _hint(key: str, others: list[str]) -> str:
     if stripped != key and (stripped in run_fields() or stripped in others):
         return f"; did you mean '{stripped}'?"
     section = key in Study.model_fields or any(name.startswith(f"{key}.") for name in run_fields())
-    return "; set its fields, as in optim.lr=1e-3" if section else suggest(key, others) or hint(key)
+    return "; set its fields, as in optim.lr=1e-3" if section else hint(key, others)
 
 
 def _put(source: Source, path: Keys, value: Any, place: Place) -> None:

@@ -99,7 +99,7 @@ def short_names(axes: Sequence[Axis]) -> dict[str, str]:
 
 
 def structure_of(spec: RunSpec) -> str:
-    """Equal for two specs that may train as lanes of one stack: the spec without the fields that lanes may differ in."""
+    """Equal for two specs that may train as lanes of one stack: the spec as JSON, without LANE_FIELDS."""
     data = spec.model_dump(mode="json")
     for name in LANE_FIELDS:
         *sections, field = name.split(".")

@@ -41,7 +41,7 @@ class Node(BaseModel):
 
 
 class TaskSpec(Node):
-    """What the net learns: sequences made by one fixed rule. `length` tokens go in, the next one is predicted at each."""
+    """What the net learns: sequences made by one fixed rule. `length` tokens go in, the next of each is predicted."""
 
     name: Annotated[str, _named("tasks")] = Field("affine", description="the rule")
     vocab: int = Field(64, ge=2, le=65_536, description="number of distinct tokens V")
@@ -157,8 +157,8 @@ class RunSpec(Node):
         values = max(self.train.batch, t.val_size) * t.length * max(m.width, m.hidden, t.vocab)
         if values > MAX_BATCH_VALUES:
             message = f"the largest activation would hold {values:,} values, more than {MAX_BATCH_VALUES:,}"
-            sizes = ("train.batch", "task.val_size", "task.length", "model.width", "model.hidden", "task.vocab")
-            raise FieldError(message, *sizes)
+            wide = ("train.batch", "task.val_size", "task.length", "model.width", "model.hidden", "task.vocab")
+            raise FieldError(message, *wide)
         return self
 
     @property
@@ -171,7 +171,7 @@ class RunSpec(Node):
 class Thresholds(Node):
     """Where the outcomes begin, in nats; see `normlab.outcome.judge`."""
 
-    diverged_margin: float = Field(0.5, ge=0, description="mean of the last three evaluations above max(initial, guess)")
+    diverged_margin: float = Field(0.5, ge=0, description="mean of the last 3 evaluations above max(initial, guess)")
     stalled_margin: float = Field(0.05, ge=0, description="last evaluation this close to the best constant guess")
     unsteady_margin: float = Field(0.3, ge=0, description="last evaluation this far above the best one")
     spike_margin: float = Field(0.5, gt=0, description="training loss this far above the median of the last 100 steps")

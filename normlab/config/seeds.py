@@ -15,7 +15,8 @@ _PART = re.compile(r"\s*([0-9]{1,20})\s*(?:-\s*([0-9]{1,20})\s*)?")
 def read_seeds(value: Any) -> tuple[int, ...]:
     """The seeds that `value` names, in its order; ValueError if it is malformed, or names one twice or too many."""
     if isinstance(value, int) and not isinstance(value, bool):
-        raise ValueError(f"expected a list or a range, got the number {value}: write [{value}] or 0-{max(value - 1, 1)}")
+        mend = f"write [{value}] or 0-{max(value - 1, 1)}"
+        raise ValueError(f"expected a list or a range, got the number {value}: {mend}")
     if not isinstance(value, (list, str)):
         raise ValueError(f"expected a list such as [0, 1] or a range such as 0-4, got {describe(value)}")
     parts = value.split(",") if isinstance(value, str) else value

@@ -116,7 +116,7 @@ def parse(text: str, file: str) -> Source:
     if not isinstance(data, dict):
         source.raise_problems()
         place = source.place(())
-        raise ConfigError([f"{place.text}: expected keys with values (question, base, axes, ...), got {describe(data)}"])
+        raise ConfigError([f"{place.text}: expected keys with values (question: ...), got {describe(data)}"])
     source.data = data
     return source
 

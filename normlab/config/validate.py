@@ -46,10 +46,14 @@ def validate(node: type[N], data: dict[str, Any], source: Source, path: Keys = (
 
 def _involved(found: Any) -> list[Keys]:
     """Paths of the fields that an error is about, the culprit first."""
+    rule = broken_rule(found)
+    return [(*found["loc"], *name.split(".")) for name in rule.fields] if rule else [found["loc"]]
+
+
+def broken_rule(found: Any) -> FieldError | None:
+    """The rule between fields that an entry of `ValidationError.errors()` is about, if it is about one."""
     cause = found.get("ctx", {}).get("error")
-    if isinstance(cause, FieldError):
-        return [(*found["loc"], *name.split(".")) for name in cause.fields]
-    return [found["loc"]]
+    return cause if isinstance(cause, FieldError) else None
 
 
 def _remove(work: Any, field: Keys, kind: str) -> None:
@@ -67,11 +71,11 @@ def _remove(work: Any, field: Keys, kind: str) -> None:
 def _report(found: Any, involved: list[Keys], node: type[BaseModel], source: Source, path: Keys) -> None:
     if isinstance(found["input"], Unread):
         return
-    cause = found.get("ctx", {}).get("error")
-    if isinstance(cause, FieldError):
+    rule = broken_rule(found)
+    if rule:
         written = [field for field in involved if source.written((*path, *field))]
         nearest = (*path, *(written or involved)[0])
-        source.report(source.place(nearest), f"{dotted((*path, *involved[0]))}: {cause.message}")
+        source.report(source.place(nearest), f"{dotted((*path, *involved[0]))}: {rule.message}")
         return
     where = (*path, *involved[0])
     unknown = found["type"] == "extra_forbidden"
@@ -101,7 +105,8 @@ def phrase(found: Any) -> str:
         single = "" if got is None or isinstance(got, Mapping) else f": write [{show(got)}]"
         return f"expected a list, got {describe(got)}{single}"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"expected keys with values, got {describe(got)}" + (": give it keys or remove it" if got is None else "")
+        mend = ": give it keys or remove it" if got is None else ""
+        return f"expected keys with values, got {describe(got)}{mend}"
     return f"{found['msg']}, got {describe(got)}"
 
 

@@ -31,7 +31,8 @@ def read_axes(data: Any, source: Source) -> tuple[Axis, ...]:
         for field in dict.fromkeys(field for point in axis.points for field in point.settings):
             if field in owner:
                 place = source.place(("axes", axis.name), key=True)
-                source.report(place, f"{axis.name}: sets {field}, which axis '{owner[field]}' sets too")
+                name = f"{field}: " if field == axis.name else f"{axis.name}: {field}: "
+                source.report(place, f"{name}set by axis '{owner[field]}' too: drop one")
             owner[field] = axis.name
     return tuple(axes)
 

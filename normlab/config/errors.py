@@ -9,8 +9,13 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; `problems` holds one line for each thing that is wrong with it."""
 
     def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = list(problems)
+        self.problems = [_printable(problem) for problem in problems]
         super().__init__("\n".join(self.problems))
+
+
+def _printable(line: str) -> str:
+    """Escape line breaks and control characters that came in with a name or a value: a problem stays one line."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
 
 
 class FieldError(ValueError):

@@ -56,7 +56,9 @@ def set_fields(data: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str
 
 def hint(name: str, others: Sequence[str] = ()) -> str:
     """`; did you mean 'optim.lr'?` for a name that is no field of a run; also finds the section of a bare `lr`."""
+    if name.removeprefix("base.") == "seed":
+        return "; did you mean 'seeds'?"
     same_leaf = [known for known in run_fields() if known.split(".")[-1] == name.split(".")[-1]]
     if name not in same_leaf and len(same_leaf) == 1:
         return f"; did you mean '{same_leaf[0]}'?"
-    return suggest(name, [*run_fields(), *others, *(["seeds"] if "seed" in name else [])])
+    return suggest(name, [*run_fields(), *others])

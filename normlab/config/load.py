@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from normlab.config.names import suggest
 from normlab.config.overrides import OVERRIDE_LINE, apply_overrides
 from normlab.config.plan import expand, grid_problem
 from normlab.config.plugins import load_plugins
-from normlab.config.schema import Study
+from normlab.config.schema import NAME, Study
 from normlab.config.seeds import read_seeds
 from normlab.config.source import Source, Unread, read_source
 from normlab.config.validate import validate
@@ -41,6 +42,9 @@ def load_study(path: Path, overrides: Sequence[str] = (), seeds: str | None = No
     axes_data, seeds_data = data.pop("axes", {}), data.pop("seeds", [0])
     _refuse_seed(data, source)
     data.setdefault("name", Path(path).stem)
+    if not re.fullmatch(NAME, Path(path).stem) and "name" not in source.data:
+        source.report(source.place(()), f"name: the file's name '{Path(path).stem}' cannot serve: add 'name: my-study'")
+        data["name"] = "unnamed"
     study = validate(Study, data, source)
     axes = read_axes(axes_data, source)
     numbers = _read_seeds(seeds_data, source)
@@ -114,7 +118,7 @@ def shipped_configs() -> list[Path]:
 
 
 def find_config(name: str | Path) -> Path:
-    """A file that exists, else the shipped config of that name: `collapse`, `collapse.yaml`, `configs/collapse.yaml`."""
+    """A file that exists, else the shipped config of that name: `collapse`, `configs/collapse.yaml`."""
     path = Path(name)
     shipped = {config.stem: config for config in shipped_configs()}
     local = path.parent == Path() or path.parent == Path("configs")

@@ -9,7 +9,7 @@ from normlab.config.errors import ConfigError
 from normlab.config.fields import hint, leaf_fields, run_fields
 from normlab.config.names import suggest
 from normlab.config.scalars import show
-from normlab.config.schema import Outputs, Study, Thresholds
+from normlab.config.schema import Outputs, Thresholds
 from normlab.config.source import Keys, Place, Source, parse
 
 # Behind every line that a file can have, so that these problems are told last.
@@ -107,8 +107,8 @@ def _hint(key: str, others: list[str]) -> str:
     stripped = key.lstrip("+~").removeprefix("base.").removeprefix("axes.")
     if stripped != key and (stripped in run_fields() or stripped in others):
         return f"; did you mean '{stripped}'?"
-    section = key in Study.model_fields or any(name.startswith(f"{key}.") for name in run_fields())
-    return "; set its fields, as in optim.lr=1e-3" if section else hint(key, others)
+    fields = [name for name in (*run_fields(), *others) if name.startswith(f"{key}.")]
+    return f"; set its fields, as in {fields[0]}=..." if fields else hint(key, others)
 
 
 def _put(source: Source, path: Keys, value: Any, place: Place) -> None:

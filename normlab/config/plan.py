@@ -51,7 +51,7 @@ def expand(study: Study) -> list[PlannedRun]:
                 _label(study, points, seed),
             )
             if run.id in seen:
-                raise ConfigError([f"{study.name}: '{seen[run.id]}' and '{run.label}' are the same run {run.id}"])
+                raise ConfigError([f"{study.name}: '{seen[run.id]}' and '{run.label}' are the same run: drop one"])
             seen[run.id] = run.label
             runs.append(run)
     return runs

@@ -20,6 +20,9 @@ MAX_PARAMETERS = 2_000_000_000
 MAX_BATCH_VALUES = 2_000_000_000
 MAX_RUNS = 100_000
 
+# A study's name is also that of its results folder.
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
+
 # Fields in which the lanes of one stack may differ; everything else is structure and must be equal.
 LANE_FIELDS = ("seed", "optim.lr", "optim.warmup", "optim.weight_decay", "optim.clip")
 
@@ -202,7 +205,7 @@ class Axis(Node):
 class Study(Node):
     """A question, the base run, the axes that vary it, the seeds, and how the answer is read."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    name: str = Field(pattern=f"^{NAME}$")
     question: str
     base: RunSpec = RunSpec()
     axes: tuple[Axis, ...] = ()

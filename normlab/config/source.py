@@ -76,9 +76,9 @@ class _Composer(yaml.BaseLoader):
 
 def read_source(path: Path) -> Source:
     """Read a YAML file whose root is a mapping; ConfigError for what makes it unreadable as a whole."""
+    if path.is_dir():
+        raise ConfigError([f"{path}: is a directory, expected a YAML file"])
     try:
-        if path.is_dir():
-            raise ConfigError([f"{path}: is a directory, expected a YAML file"])
         raw = path.read_bytes()
     except FileNotFoundError:
         raise ConfigError([f"{path}: no such file"]) from None
@@ -152,6 +152,7 @@ class _Reader:
         if node.tag not in ("plain", "text", "collection", "tag:yaml.org,2002:str"):
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")
             self.source.report(place, f"{dotted(path)}: the tag {tag} is not read here: remove it")
+            return Unread()
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, path)
         self.open.append(node)

@@ -96,7 +96,7 @@ def phrase(found: Any) -> str:
     if kind == "missing":
         return "missing: every study states its question" if found["loc"] == ("question",) else "missing"
     if kind == "string_pattern_mismatch":
-        return f"expected letters, digits, '.', '_' and '-' only, got {describe(got)}"
+        return f"expected a letter or digit, then letters, digits, '.', '_' and '-' only, got {describe(got)}"
     if kind == "too_short":
         return "expected at least one value, got an empty list"
     if kind in ("int_type", "int_from_float", "float_type", "bool_type", "string_type", "finite_number"):
@@ -148,11 +148,10 @@ def unknown_key(node: type[BaseModel], field: Keys) -> str:
     """What to say of a key that nothing reads: the nearest key of its own mapping, else its place elsewhere."""
     known = _keys_of(node, field[:-1])
     name = str(field[-1])
-    near = suggest(name, known)
-    if not near and "." in name and not hint(name).endswith(f"'{name}'?"):
-        section, _, leaf = name.partition(".")
-        near = f"; write it nested, '{section}: {{{leaf}: ...}}'" if "base" in field or section in known else ""
-    near = near or (hint(name) if field[0] == "base" or len(field) == 1 else "")
+    section, dot, leaf = name.partition(".")
+    if dot and section in known:
+        return f"unknown key; write it nested, '{section}: {{{leaf}: ...}}'"
+    near = suggest(name, known) or (hint(name) if field[0] == "base" or len(field) == 1 else "")
     return f"unknown key{near or '; known: ' + ', '.join(known)}"
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.config.schema import ModelSpec, RunSpec
-from normlab.model.layers import Embedding, Leaf, Linear
+from normlab.model.layers import Embedding, Leaf, Linear, lanewise
 from normlab.model.mixers import MIXERS
 from normlab.model.norms import NORMS, Norm
 from normlab.model.placements import PLACEMENTS
@@ -28,7 +28,7 @@ class FeedForward(nn.Module):
         self.outer = Linear(hidden, width, lanes=lanes, low=low)
 
     def forward(self, x_SBTD: Tensor) -> Tensor:
-        return self.outer(nn.functional.gelu(self.inner(x_SBTD)))
+        return self.outer(lanewise(nn.functional.gelu, self.inner(x_SBTD)))
 
 
 class Block(nn.Module):

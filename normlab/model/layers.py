@@ -5,8 +5,25 @@ Shapes: S lanes, B batch, T time, D width in, F width out, V vocabulary, N = B *
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
+
+ALIGN = 16  # numbers in the widest vector register; see `lanewise`
+
+
+def lanewise(function: Callable[[Tensor], Tensor], x_SBTD: Tensor) -> Tensor:
+    """Apply an elementwise transcendental function so that a lane's bits do not hang on its neighbours.
+
+    Vectorised kernels treat what does not fill a register differently in the last bit; with every lane padded to whole
+    registers, an element is treated alike wherever its lane stands in the stack.
+    """
+    rest = -x_SBTD[0].numel() % ALIGN
+    if not rest:
+        return function(x_SBTD)
+    flat = nn.functional.pad(x_SBTD.flatten(1), (0, rest))
+    return function(flat)[:, : flat.shape[1] - rest].view(x_SBTD.shape)
 
 
 class Leaf(nn.Module):

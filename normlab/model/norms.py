@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.config.names import Catalogue
+from normlab.model.layers import lanewise
 
 
 class Norm(nn.Module):
@@ -102,7 +103,7 @@ class DyT(Norm):
         self.bias = _vector(lanes, width, 0.0)
 
     def normalise(self, x_SBTD: Tensor) -> Tensor:
-        return torch.addcmul(self.bias, torch.tanh(self.alpha * x_SBTD), self.gain)
+        return torch.addcmul(self.bias, lanewise(torch.tanh, self.alpha * x_SBTD), self.gain)
 
 
 NORMS = Catalogue("norms", {"none": Identity, "layernorm": LayerNorm, "rmsnorm": RMSNorm, "dyt": DyT})

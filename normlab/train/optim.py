@@ -102,5 +102,7 @@ def rate(spec: RunSpec, step: int) -> float:
 
 
 def clip_factors(norm_S: Tensor, limit_S: Tensor) -> Tensor:
-    """Factors (S,) that bring each lane's gradient norm down to its limit, as `torch.nn.utils.clip_grad_norm_` does."""
-    return (limit_S / (norm_S + 1e-6)).clamp(max=1.0)
+    """Factors (S,) that bring each lane's gradient norm down to its limit, as `torch.nn.utils.clip_grad_norm_` does.
+
+    A lane without clipping has an infinite limit and factor 1, whatever its norm."""
+    return (limit_S / (norm_S + 1e-6)).clamp(max=1.0).masked_fill(limit_S.isinf(), 1.0)

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from normlab.config.schema import RunSpec
 from normlab.model.decoder import Decoder, build
+from normlab.model.layers import ALIGN
 from normlab.train.optim import OPTIMIZERS, Optimizer, clip_factors
 
-ALIGN = 16  # floats in a cache line: every lane's row starts alike, so its bits do not hang on its place in the stack
 EVALUATION_CHUNK = 64  # sequences at once; fixed, so that the sums keep their order
 
 
@@ -100,7 +100,9 @@ class Stack:
 
 
 def flatten(model: Decoder) -> Tensor:
-    """Move all parameters into one buffer (S, P), row by row a lane, and make them views of it."""
+    """Move all parameters into one buffer (S, P), a row a lane, and make them views of it.
+
+    Rows are padded to whole vector registers, so every lane starts alike and its bits do not hang on its place."""
     leaves = list(model.parameters())
     lanes, size = len(leaves[0]), sum(leaf[0].numel() for leaf in leaves)
     flat_SP = leaves[0].new_zeros(lanes, -(-size // ALIGN) * ALIGN).detach()[:, :size]

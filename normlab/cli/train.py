@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from normlab.cli.training import Request, train
+from normlab.cli.training import Choices, Request, train
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, or the name of a shipped config.")]
 Overrides = Annotated[
@@ -54,24 +54,8 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Train every run of a study and write its tables and figures."""
-    train(
-        Request(
-            command=["run", config, *(overrides or [])],
-            config=config,
-            overrides=overrides or [],
-            seeds=seeds,
-            output=output,
-            resume=resume,
-            overwrite=overwrite,
-            dry_run=dry_run,
-            device=device,
-            jobs=jobs,
-            fail_fast=fail_fast,
-            json=json,
-            quiet=quiet,
-            verbose=verbose,
-        )
-    )
+    how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose)
+    train(Request(["run", config, *(overrides or [])], config, overrides or [], how))
 
 
 def sweep_lr(
@@ -90,25 +74,8 @@ def sweep_lr(
     verbose: Verbose = False,
 ) -> None:
     """Train a study that varies the learning rate, and say up to which rate each setting trains."""
-    train(
-        Request(
-            command=["sweep-lr", config, *(overrides or [])],
-            config=config,
-            overrides=overrides or [],
-            seeds=seeds,
-            output=output,
-            resume=resume,
-            overwrite=overwrite,
-            dry_run=dry_run,
-            device=device,
-            jobs=jobs,
-            fail_fast=fail_fast,
-            json=json,
-            quiet=quiet,
-            verbose=verbose,
-            needs_axis="optim.lr",
-        )
-    )
+    how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose)
+    train(Request(["sweep-lr", config, *(overrides or [])], config, overrides or [], how, needs_axis="optim.lr"))
 
 
 def collapse(
@@ -134,24 +101,9 @@ def collapse(
     paths = {"--layers": "model.depth", "--norms": "model.norm", "--lr": "optim.lr", "--steps": "train.steps"}
     given = {name: value for name, value in options.items() if value is not None}
     spelled = [word for name, value in given.items() for word in (name, value)]
-    train(
-        Request(
-            command=["collapse", *spelled, *(overrides or [])],
-            config="collapse",
-            overrides=[*(f"{paths[name]}={value}" for name, value in given.items()), *(overrides or [])],
-            seeds=seeds,
-            output=output,
-            resume=resume,
-            overwrite=overwrite,
-            dry_run=dry_run,
-            device=device,
-            jobs=jobs,
-            fail_fast=fail_fast,
-            json=json,
-            quiet=quiet,
-            verbose=verbose,
-        )
-    )
+    changes = [*(f"{paths[name]}={value}" for name, value in given.items()), *(overrides or [])]
+    how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose)
+    train(Request(["collapse", *spelled, *(overrides or [])], "collapse", changes, how))
 
 
 def status(

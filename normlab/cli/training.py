@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
-    """A training command as it was typed; `command` is its first words, without any option of `_tail`."""
+class Choices:
+    """The options that all training commands share; but for `seeds` none of them changes what is asked."""
 
-    command: list[str]
-    config: str
-    overrides: list[str] = field(default_factory=list)
     seeds: str | None = None
     output: Path | None = None
     resume: bool = False
@@ -36,19 +33,42 @@ class Request:
     json: bool = False
     quiet: bool = False
     verbose: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """A training command as it was typed; `command` is its first words, without the options in `how`."""
+
+    command: list[str]
+    config: str
+    overrides: list[str]
+    how: Choices
     needs_axis: str | None = None
 
+    def spelled(self, config: str) -> str:
+        """The command with another spelling of the config, without what changes no result."""
+        words = [config if word == self.config else word for word in self.command]
+        seeds = ["--seeds", self.how.seeds] if self.how.seeds is not None else []
+        return shlex.join(["normlab", *words, *seeds])
+
     def canonical(self) -> str:
-        """The command that asks the same question, without what changes no result."""
-        seeds = ["--seeds", self.seeds] if self.seeds is not None else []
-        return shlex.join(["normlab", *self.command, *seeds])
+        """The command as the manifest keeps it: the same on every machine for a shipped config."""
+        from normlab.config.load import find_config, shipped_configs
+
+        path = find_config(self.config)
+        if self.command[0] == self.config:  # `collapse` has its config in its name.
+            return self.spelled(self.config)
+        if path.resolve() in [shipped.resolve() for shipped in shipped_configs()]:
+            return self.spelled(f"configs/{path.name}")
+        inside = path.resolve().is_relative_to(Path.cwd())
+        return self.spelled(str(path.resolve().relative_to(Path.cwd()) if inside else path))
 
     def to_resume(self) -> str:
         """The command that goes on where this one stopped."""
-        words = [self.canonical()]
-        words += [f"-o {shlex.quote(str(self.output))}"] if self.output else []
-        words += [f"--device {self.device}"] if self.device != "auto" else []
-        words += [f"--jobs {self.jobs}"] if self.jobs else []
+        how, words = self.how, [self.spelled(self.config)]
+        words += [f"-o {shlex.quote(str(how.output))}"] if how.output else []
+        words += [f"--device {how.device}"] if how.device != "auto" else []
+        words += [f"--jobs {how.jobs}"] if how.jobs else []
         return " ".join([*words, "--resume"])
 
 
@@ -66,8 +86,8 @@ def train(request: Request) -> None:
         try:
             code = _train(request, interrupts)
         except Stopped as stopped:
-            print(f"\nstopped by {stopped}; finished runs are kept. Go on with:", file=sys.stderr)
-            print(f"  {request.to_resume()}", file=sys.stderr)
+            go_on = "" if request.how.dry_run else f"; finished runs are kept. Go on with:\n  {request.to_resume()}"
+            print(f"\nstopped by {stopped}{go_on}", file=sys.stderr)
             code = stopped.code
     if code:
         raise typer.Exit(code)
@@ -82,14 +102,15 @@ def _train(request: Request, interrupts: Interrupts) -> int:
     from normlab.execute.target import Refused
     from normlab.execute.worker import FULL
 
-    study = load_study(find_config(request.config), request.overrides, request.seeds)
+    study = load_study(find_config(request.config), request.overrides, request.how.seeds)
     plan = expand(study)
-    folder = request.output or Path("results") / study.name
-    options = Options(folder, request.resume, request.overwrite, request.jobs, request.fail_fast)
+    folder = request.how.output or Path("results") / study.name
+    how = request.how
+    options = Options(folder, how.resume, how.overwrite, how.jobs, how.fail_fast)
     try:
         _check_axis(request, study)
-        device = resolve_device(request.device)
-        if request.dry_run:
+        device = resolve_device(request.how.device)
+        if request.how.dry_run:
             return _dry_run(request, study, plan, device.name)
         watcher = _watcher(request, folder)
         summary = run_study(study, plan, options, device, request.canonical(), interrupts, watcher)
@@ -120,8 +141,8 @@ def _check_axis(request: Request, study: Study) -> None:
 def _watcher(request: Request, folder: Path) -> Watcher:
     from normlab.execute.display import Lines
 
-    if request.quiet or not sys.stderr.isatty():
-        return Lines(folder, request.quiet, request.verbose)
+    if request.how.quiet or not sys.stderr.isatty():
+        return Lines(folder, request.how.quiet, request.how.verbose)
     from rich.console import Console
 
     from normlab.execute.live import LiveTable
@@ -133,13 +154,12 @@ def _answer(request: Request, folder: Path, summary: Summary) -> None:
     from normlab.analysis import write_outputs
     from normlab.analysis.terminal import print_answer
 
-    if not request.quiet and not summary.todo:
+    if not request.how.quiet and not summary.todo:
         print(f"all {summary.planned} runs are already in {folder}", file=sys.stderr)
     write_outputs(folder)
-    print_answer(folder, json=request.json)
+    print_answer(folder, json=request.how.json)
     if summary.failed:
-        resume = f"{len(summary.failed)} of {summary.planned} runs failed; try them again with:\n  {request.to_resume()}"
-        print(resume, file=sys.stderr)
+        print(f"{len(summary.failed)} runs failed; try them again with:\n  {request.to_resume()}", file=sys.stderr)
 
 
 def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device: str) -> int:
@@ -149,13 +169,13 @@ def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device:
     from normlab.execute.sweep import cut
     from normlab.execute.target import check_folder, remaining
 
-    folder = request.output or Path("results") / study.name
-    check_folder(folder, request.resume, request.overwrite)
-    todo = remaining(folder, study, plan) if request.resume else list(plan)
+    folder = request.how.output or Path("results") / study.name
+    check_folder(folder, request.how.resume, request.how.overwrite)
+    todo = remaining(folder, study, plan) if request.how.resume else list(plan)
     load_plugins(study.plugins)
-    stacks, workers = cut(todo, request.jobs, device)
+    stacks, workers = cut(todo, request.how.jobs, device)
     seconds = estimate(stacks, workers, study.thresholds, device) if todo else 0.0
-    if request.json:
+    if request.how.json:
         facts: dict[str, Any] = {"runs": [{"id": run.id, "label": run.label} for run in todo], "stacks": len(stacks)}
         print(_json({**facts, "workers": workers, "seconds": round(seconds, 1), "output": str(folder)}))
         return 0

@@ -134,6 +134,9 @@ class Lines:
             case _:
                 pass
 
+    def warn(self, text: str) -> None:
+        self.say(f"warning: {text}", always=True)
+
     def end(self) -> None:
         pass
 

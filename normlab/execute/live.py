@@ -62,6 +62,9 @@ class LiveTable:
         if time.monotonic() - self.drawn > REDRAW_EVERY:
             self._draw()
 
+    def warn(self, text: str) -> None:
+        self.console.print(Text(f"warning: {text}", style="yellow"))
+
     def end(self) -> None:
         self._draw()
         self.live.stop()

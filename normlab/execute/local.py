@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from normlab.execute.events import Advanced, Event, Failed, Finished, Retried, Started
-from normlab.execute.signals import Interrupts
+from normlab.execute.signals import STOPPING, Interrupts
 from normlab.execute.stacks import Stack
 from normlab.execute.worker import AtStep, Crashed, DiskFull, Done, Published, Ready, Setup
 from normlab.store import publish_failure
@@ -73,9 +73,9 @@ class Pool:
             self.interrupts.check()
             yield from self._fill()
             pipes = {worker.pipe: worker for worker in self.workers}
-            for ready in wait([self.interrupts, *pipes]):
-                if ready in pipes:
-                    yield from self._hear(pipes[ready])  # type: ignore[index]
+            for ready in wait([self.interrupts.fileno(), *pipes]):
+                if isinstance(ready, Connection):
+                    yield from self._hear(pipes[ready])
 
     def _fill(self) -> Iterator[Event]:
         for worker in self.workers:
@@ -149,6 +149,10 @@ class Pool:
         worker.said.close()
         if not worker.ready:
             raise CannotStart(words or f"exit code {code}")
+        if -code in STOPPING:
+            # A signal to the whole group reaches us too, perhaps a moment later: then it is not the run's fault.
+            time.sleep(0.2)
+            self.interrupts.check()
         if worker.stack:
             reason = f"worker died ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
             yield from self._lose(worker, reason, words, died=True)

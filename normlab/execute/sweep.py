@@ -23,6 +23,9 @@ from normlab.execute.target import Refused, check_folder, clear, remaining, remo
 from normlab.execute.worker import TRAINER, Setup
 from normlab.store import write_file
 
+# Circumstances that may change the last digits of a result; `--resume` under others is told, not refused.
+COMPARED = ("commit", "device", "threads", "torch", "normlab")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -42,6 +45,8 @@ class Watcher(Protocol):
     def begin(self, todo: Sequence[PlannedRun], planned: int, workers: int) -> None: ...
 
     def see(self, event: Event) -> None: ...
+
+    def warn(self, text: str) -> None: ...
 
     def end(self) -> None: ...
 
@@ -110,11 +115,16 @@ def _sitting(
         clear(folder)
     todo = remaining(folder, study, plan)
     _sweep_leftovers(folder)
-    earlier = (read_manifest(folder) or {}).get("sessions", [])
+    old = read_manifest(folder) or {}
+    earlier = old.get("sessions", [])
     facts, env = plan_facts(study, plan, command), environment(device.name, device.title)
-    if todo or not earlier:
-        write_manifest(folder, facts, env, earlier)
-        write_file(folder / "config.yaml", study_yaml(study))
+    if old and not todo:
+        env = {key: old.get(key) for key in env}
+    changed = [f"{key} {old[key]} -> {env[key]}" for key in COMPARED if key in old and old[key] != env[key]]
+    if changed:
+        watcher.warn(f"the runs in {folder} were made under other circumstances: {', '.join(changed)}")
+    write_manifest(folder, facts, env, earlier)
+    write_file(folder / "config.yaml", study_yaml(study))
     stacks, workers = cut(todo, options.jobs, device.name)
     summary = Summary(planned=len(plan), todo=len(todo))
     setup = Setup(

@@ -68,7 +68,8 @@ def remaining(folder: Path, study: Study, plan: Sequence[PlannedRun]) -> list[Pl
 
 def clear(folder: Path) -> None:
     """Delete what normlab wrote in `folder`, the manifest last; refuse if a run's folder holds something else."""
-    doomed, foreign = [], []
+    doomed: list[Path] = []
+    foreign: list[Path] = []
     for path in _inside_runs(folder):
         names = WRITTEN[f"{path.parent.parent.name}/*"]
         (doomed if path.name in names else foreign).append(path)

@@ -1,4 +1,4 @@
-"""The child process: takes a stack, trains it, publishes each of its runs, reports (`python -m normlab.execute.worker`).
+"""The child process (`python -m normlab.execute.worker`): takes a stack, trains it, publishes its runs, reports.
 
 It ignores Ctrl-C, which the terminal sends to the whole group: the parent decides. It ends when the parent is gone.
 """

@@ -1,0 +1,120 @@
+"""Loss against step: validation loss solid, training loss faint, a thin line a seed, a cross at the NaN onset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from normlab.analysis.canvas import GREY, MAX_PANELS, colours, loss_range, outer, panels, plain, reference_lines
+from normlab.analysis.cells import outcome_text
+from normlab.analysis.frames import Results
+from normlab.analysis.tables import row_axis, split_axes
+
+_ONE_PANEL = 6  # more conditions than this are spread over small multiples
+_STRIDE = 10  # training loss is drawn at every tenth step: the faint band looks the same and the SVG stays small
+
+
+@dataclass(frozen=True)
+class _Line:
+    label: str
+    runs: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class _Losses:
+    curves: Mapping[str, pd.DataFrame]
+    evaluations: Mapping[str, pd.Series]
+    bottom: float
+    top: float
+    cut: bool  # some losses lie above `top`
+
+
+def _losses(results: Results) -> _Losses:
+    curves = {str(name): curve for name, curve in results.curves.groupby("id", sort=False, observed=True)}
+    return _Losses(curves, results.evaluations, *loss_range(results.runs, results.curves["val_loss"]))
+
+
+def draw(results: Results) -> Figure:
+    """Up to six conditions share a panel; more get a panel for each combination of the axes that are not the rows of
+    the outcome table."""
+    groups = _groups(results)
+    shown = dict(list(groups.items())[:MAX_PANELS])
+    single = len(groups) == 1
+    title = "validation loss by step"
+    if len(shown) < len(groups):
+        title += f" (first {len(shown)} of {len(groups)} panels)"
+    losses = _losses(results)
+    note = "A line a seed: validation loss solid, training loss faint"
+    note += f"; a triangle where a validation loss first passes {losses.top:.1f}" if losses.cut else ""
+    figure, axes = panels(results, len(shown), title, size=(6.0, 4.0) if single else (2.9, 2.4), note=note)
+    labels = list(dict.fromkeys(line.label for lines in shown.values() for line in lines))
+    looks = dict(zip(labels, colours(labels), strict=True))
+    for axis, (name, lines) in zip(axes, shown.items(), strict=True):
+        axis.set_title(plain(name))
+        for line in lines:
+            _draw_condition(axis, line, losses, *looks[line.label])
+        reference_lines(axis, pd.concat([line.runs for line in lines]))
+    span = losses.top - losses.bottom
+    axes[0].set_ylim(losses.bottom - 0.07 * span, losses.top + 0.08 * span)
+    axes[0].set_xlim(0, float(results.runs["train.steps"].max()) * 1.02)
+    outer(axes, "step", "loss (nats)")
+    _legend(figure, results, next(iter(shown.values())), looks, single)
+    return figure
+
+
+def _groups(results: Results) -> dict[str, list[_Line]]:
+    """Lines by panel title."""
+    axes = [axis.name for axis in results.study.axes]
+    conditions = results.by(axes)
+    names = {key: results.name(axes, key) or results.study.name for key in conditions}
+    if len(conditions) <= _ONE_PANEL:
+        return {"": [_Line(names[key], runs) for key, runs in conditions.items()]}
+    rows, others = row_axis(results), split_axes(results, row_axis(results))
+    assert rows is not None  # without axes there is one condition
+    groups: dict[str, list[_Line]] = {}
+    for key, runs in results.by([rows, *others]).items():
+        groups.setdefault(results.name(others, key[1:]), []).append(_Line(key[0], runs))
+    return groups
+
+
+def _draw_condition(axis: Axes, line: _Line, losses: _Losses, colour: str, style: Any) -> None:
+    width = 1.4 if len(line.runs) == 1 else 0.9
+    for run_id, onset in zip(line.runs["id"], line.runs["onset_step"], strict=True):
+        if run_id not in losses.curves:
+            continue
+        curve = losses.curves[run_id]
+        train = curve[curve["step"] % _STRIDE == 0]
+        axis.plot(train["step"], train["train_loss"], color=colour, alpha=0.25, linewidth=0.5, zorder=2)
+        taken = losses.evaluations.get(run_id, pd.Series(dtype=float))
+        axis.plot(taken.index, taken, color=colour, linestyle=style, linewidth=width, zorder=3)
+        outside = taken[taken > losses.top]
+        if len(outside):
+            axis.plot(outside.index[:1], [losses.top], marker="^", color=colour, markersize=5, zorder=4)
+        if not pd.isna(onset):
+            last = min(float(taken.iloc[-1]), losses.top) if len(taken) else float(line.runs["uniform"].max())
+            start = taken.index[-1] if len(taken) else 0
+            axis.plot([start, onset], [last, last], color=colour, linestyle=":", linewidth=1, zorder=3)
+            axis.plot([onset], [last], marker="X", color=colour, markeredgecolor="black", markersize=7, zorder=5)
+
+
+def _legend(
+    figure: Figure, results: Results, lines: list[_Line], looks: dict[str, tuple[str, Any]], single: bool
+) -> None:
+    handles = []
+    outcomes = {line.label: f"\n{outcome_text(line.runs)}" if single else "" for line in lines}
+    for label, (colour, style) in looks.items():
+        text = plain(label + outcomes.get(label, ""))
+        handles.append(Line2D([], [], color=colour, linestyle=style, label=text))
+    handles.append(Line2D([], [], color=GREY, alpha=0.4, linewidth=0.8, label="training loss"))
+    if (results.runs["outcome"] == "nan").any():
+        handles.append(
+            Line2D([], [], color=GREY, marker="X", markeredgecolor="black", linestyle=":", label="NaN onset")
+        )
+    title = None if single else row_axis(results)
+    figure.legend(handles=handles, loc="outside right upper", title=title, alignment="left")

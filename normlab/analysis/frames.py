@@ -1,0 +1,143 @@
+"""A results folder as tidy frames: one row a run, one row a step, one row a layer of an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from normlab import store
+from normlab.analysis import reading
+from normlab.analysis.reading import ResultsError
+from normlab.config.fields import run_fields
+from normlab.config.plan import short_names
+from normlab.config.schema import Study
+
+__all__ = ["FINITE_OUTCOMES", "OUTCOMES", "Results", "ResultsError", "load"]
+
+OUTCOMES = ("trained", "unsteady", "stalled", "diverged", "nan", "failed", "missing")
+FINITE_OUTCOMES = OUTCOMES[:4]  # those whose final loss is a number
+_INTEGERS = ("onset_step", "best_step", "steps", "spikes", "parameters")
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that a results folder holds.
+
+    runs    a row a planned run, in the order of the plan: id, label, condition, seed, every dotted field of its spec,
+            a column for each axis of named variants, outcome, onset_step, onset_kind, onset_phase, onset_producer,
+            initial_loss, final_loss, best_loss (nats), best_step, steps, spikes, parameters, uniform, guess, floor
+            (nats), seconds, peak_memory_mb, device, commit, error. A run that is not there has outcome `missing`, one
+            that crashed `failed`.
+    labels  the same rows; a column an axis, with the label of the run's point on it
+    """
+
+    root: Path
+    manifest: Mapping[str, Any]
+    study: Study
+    runs: pd.DataFrame
+    labels: pd.DataFrame
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """A row a step and run: id, step, train_loss, grad_norm, val_loss (nats; NaN where it was not taken)."""
+        return self._curves_and_activations[0]
+
+    @property
+    def activations(self) -> pd.DataFrame:
+        """A row a layer, evaluation and run: id, step, layer (0 = embedding, l = after block l), rms."""
+        return self._curves_and_activations[1]
+
+    @cached_property
+    def evaluations(self) -> dict[str, pd.Series]:
+        """Validation loss in nats by step, for each run by id; a NaN run's series ends before its onset."""
+        taken = self.curves[np.isfinite(self.curves["val_loss"])]
+        grouped = taken.groupby("id", sort=False, observed=True)
+        return {str(name): rows.set_index("step")["val_loss"] for name, rows in grouped}
+
+    @cached_property
+    def _curves_and_activations(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        done = self.runs.loc[~self.runs["outcome"].isin(("missing", "failed")), "id"]
+        parts = [reading.read_curve(self.root / "runs" / run_id) for run_id in done]
+        kind = pd.CategoricalDtype(list(self.runs["id"]))
+        return _stack(done, [curve for curve, _ in parts], kind, reading.CURVE), _stack(
+            done, [activations for _, activations in parts], kind, reading.ACTIVATIONS
+        )
+
+    @property
+    def varied(self) -> list[str]:
+        """Names of the axes with more than one point."""
+        return [axis.name for axis in self.study.axes if len(axis.points) > 1]
+
+    def by(self, axes: Sequence[str]) -> dict[tuple[str, ...], pd.DataFrame]:
+        """The rows of `runs` grouped by their labels on `axes`, groups and rows in the order of the plan."""
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for position, key in enumerate(self.labels[list(axes)].itertuples(index=False, name=None)):
+            groups.setdefault(key, []).append(position)
+        return {key: self.runs.iloc[positions] for key, positions in groups.items()}
+
+    def name(self, axes: Sequence[str], labels: Sequence[str]) -> str:
+        """`depth=12, lr=1e-3`: a group of `by` in a heading or legend; axes with one point are left out."""
+        short, varied = short_names(self.study.axes), set(self.varied)
+        pairs = [(axis, label) for axis, label in zip(axes, labels, strict=True) if axis in varied]
+        return ", ".join(f"{short[axis]}={label}" if "." in axis else label for axis, label in pairs)
+
+
+def load(path: str | Path) -> Results:
+    """Read a results folder; curves are read when they are first asked for.
+
+    ResultsError if it is none, if a run cannot be read, or if it holds a run that its manifest does not plan.
+    """
+    root = Path(path)
+    manifest = reading.read_manifest(root)
+    study = reading.read_study(root, manifest)
+    planned = manifest["runs"]
+    finished, failed = store.finished_ids(root), store.failed_ids(root)
+    strays = sorted(finished - {run["id"] for run in planned})
+    if strays:
+        more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
+        raise ResultsError(f"{root}: runs/{strays[0]}{more} not in manifest.json: runs of another study?")
+    rows = []
+    for run in planned:
+        row = {"id": run["id"], "label": run["label"], "seed": run["seed"]}
+        if run["id"] in finished:
+            rows.append(row | reading.finished_row(root, run["id"], study))
+            continue
+        row |= reading.planned_fields(study, run)
+        if run["id"] in failed:
+            rows.append(row | {"outcome": "failed", "error": reading.last_line(root, run["id"])})
+        else:
+            rows.append(row | {"outcome": "missing"})
+    labels = pd.DataFrame([run["cell"] for run in planned], columns=[axis.name for axis in study.axes], dtype=object)
+    results = Results(root, manifest, study, _tidy(rows, labels), labels)
+    axes = [axis.name for axis in study.axes]
+    conditions = [results.name(axes, row) for row in labels.itertuples(index=False, name=None)]
+    results.runs.insert(2, "condition", conditions)
+    return results
+
+
+def _tidy(rows: list[dict[str, Any]], labels: pd.DataFrame) -> pd.DataFrame:
+    losses = [f"{key}_loss" for key in ("initial", "final", "best")] + ["uniform", "guess", "floor"]
+    numbers = [*losses, "seconds", "peak_memory_mb"]
+    onset = ["onset_step", "onset_kind", "onset_phase", "onset_producer"]
+    columns = ["id", "label", "seed", *run_fields(), "outcome", *onset, *losses[:3], "best_step", "steps", "spikes"]
+    columns += ["parameters", *losses[3:], "seconds", "peak_memory_mb", "device", "commit", "error"]
+    runs = pd.DataFrame(rows, columns=columns)
+    runs = runs.astype({**dict.fromkeys(_INTEGERS, "Int64"), **dict.fromkeys(numbers, "float64")})
+    for position, name in enumerate(name for name in labels if name not in runs):
+        runs.insert(3 + position, name, list(labels[name]))
+    return runs
+
+
+def _stack(
+    ids: pd.Series, frames: Sequence[pd.DataFrame], kind: pd.CategoricalDtype, columns: Mapping[str, str]
+) -> pd.DataFrame:
+    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
+    stacked = pd.concat(frames, ignore_index=True) if frames else empty
+    stacked.insert(0, "id", pd.Series(ids.repeat([len(frame) for frame in frames]).to_numpy(), dtype=kind))
+    return stacked

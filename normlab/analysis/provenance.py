@@ -1,0 +1,64 @@
+"""What every table and figure says of its origin: seeds, outcomes, thresholds, commit, device, command."""
+
+from __future__ import annotations
+
+from normlab.analysis.frames import OUTCOMES, Results
+
+
+def seeds_text(results: Results) -> str:
+    """`1 seed (0)` or `3 seeds (0, 1, 2)`."""
+    seeds = results.study.seeds
+    return f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})"
+
+
+def outcomes_text(results: Results) -> str:
+    """`30 runs: 20 trained, 4 stalled, 6 nan`."""
+    counts = results.runs["outcome"].value_counts()
+    ended = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if outcome in counts)
+    return f"{len(results.runs)} run{'s' if len(results.runs) != 1 else ''}: {ended}"
+
+
+def thresholds_text(results: Results) -> str:
+    """The rule of the outcomes with the study's numbers (nats)."""
+    t = results.study.thresholds
+    return (
+        f"Outcomes, first that fits: nan, something became non-finite (at the step after @); diverged, mean of the"
+        f" last three evaluations above max(initial, best constant guess) + {t.diverged_margin:g} nats; stalled, last"
+        f" evaluation above the guess - {t.stalled_margin:g}; unsteady, last evaluation above the best +"
+        f" {t.unsteady_margin:g}; otherwise trained"
+    )
+
+
+def commit_text(results: Results) -> str:
+    """The commits that the runs were made at; `unknown` outside a repository, `(modified)` for a dirty tree."""
+    if results.manifest.get("commit") is None:
+        return "commit unknown"
+    others = sorted(set(results.runs["commit"].dropna()) - {results.manifest["commit"]})
+    modified = " (modified)" if results.manifest.get("dirty") else ""
+    return f"commit {results.manifest['commit']}{modified}" + "".join(f" and {other}" for other in others)
+
+
+def device_text(results: Results) -> str:
+    """`cpu, 1 thread, torch 2.13.0`; the model of a GPU instead of the word cuda."""
+    manifest = results.manifest
+    device = str(manifest.get("device", "unknown device"))
+    if not device.startswith("cpu"):
+        device = str(manifest.get("device_name") or device)
+    threads = manifest.get("threads")
+    parts = [device, f"{threads} thread{'s' if threads != 1 else ''}" if threads else "", _torch(manifest.get("torch"))]
+    return ", ".join(part for part in parts if part)
+
+
+def _torch(version: object) -> str:
+    return f"torch {version}" if version else ""
+
+
+def command_text(results: Results) -> str:
+    """The canonical command that made the results."""
+    return str(results.manifest.get("command", "unknown command"))
+
+
+def origin_text(results: Results) -> str:
+    """One line for a figure's foot: seeds, outcomes, commit, device, command."""
+    parts = [seeds_text(results), outcomes_text(results), commit_text(results), device_text(results)]
+    return " · ".join([*parts, command_text(results)])

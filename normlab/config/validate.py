@@ -100,7 +100,9 @@ def phrase(found: Any) -> str:
     if kind == "too_short":
         return "expected at least one value, got an empty list"
     if kind in ("int_type", "int_from_float", "float_type", "bool_type", "string_type", "finite_number"):
-        return f"expected {_expected(kind)}, got {describe(got)}{_mend(kind, got)}"
+        # 3e3 is a float in YAML 1.2, and `the number 3000` would not tell what is wrong with it.
+        whole = kind in ("int_type", "int_from_float") and isinstance(got, float)
+        return f"expected {_expected(kind)}, got {f'the float {got!r}' if whole else describe(got)}{_mend(kind, got)}"
     if kind == "tuple_type":
         single = "" if got is None or isinstance(got, Mapping) else f": write [{show(got)}]"
         return f"expected a list, got {describe(got)}{single}"

@@ -1,0 +1,39 @@
+"""A user's module may add a norm; its name is legal then, and only then."""
+
+import pytest
+
+from normlab.config.names import KNOWN
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    """Keep what plugins register out of the other tests."""
+    for kind, names in KNOWN.items():
+        monkeypatch.setitem(KNOWN, kind, list(names))
+
+
+def test_a_file_is_found_beside_the_config_from_any_folder(write, monkeypatch, tmp_path):
+    from normlab.config.load import load_study, study_yaml
+
+    write("from normlab.config.names import KNOWN\nKNOWN['norms'].append('mynorm')\n", "mine.py")
+    write("question: q\nbase: {model: {norm: mynorm}}\nplugins: [mine.py]\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    study = load_study(tmp_path / "study.yaml")
+    assert study.base.model.norm == "mynorm"
+    (tmp_path / "elsewhere" / "copy.yaml").write_text(study_yaml(study))
+    assert load_study(tmp_path / "elsewhere" / "copy.yaml").plugins == study.plugins
+
+
+def test_without_the_plugin_the_name_is_unknown(problems):
+    assert "expected one of none" in problems("question: q\nbase: {model: {norm: mynorm}}\n")[0]
+
+
+def test_a_plugin_that_fails_is_one_line(write, problems):
+    write("raise RuntimeError('boom\\nmore')\n", "broken.py")
+    write("import sys; sys.exit(3)\n", "exits.py")
+    lines = problems("question: q\nplugins: [broken.py, exits.py, no_such_module_here, none.py]\n")
+    assert [line.partition(": plugins: ")[0] for line in lines] == [f"study.yaml:2:{c}" for c in (11, 22, 32, 53)]
+    assert lines[0].endswith("cannot be imported: RuntimeError: boom")
+    assert "no module 'no_such_module_here'" in lines[2]
+    assert "FileNotFoundError" in lines[3]

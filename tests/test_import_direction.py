@@ -67,9 +67,7 @@ def test_a_file_imports_only_what_its_part_may(path):
     if part in ("config", "outcome", "store", "model", "train", "execute"):
         assert not READS & outside(path)
     if part in ("cli", "execute", "__init__", "__main__"):
-        # A worker's own module may load torch: it is started for that. The planning side must not.
-        allowed = {"torch"} if path.name == "worker.py" else set()
-        assert not (READS | {"torch"}) & outside(path, at_load_only=True) - allowed
+        assert not (READS | {"torch"}) & outside(path, at_load_only=True)
 
 
 def test_the_order_has_no_circle():

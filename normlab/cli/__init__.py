@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 import typer
 
 import normlab
-from normlab.cli import config
+from normlab.cli import config, read, train
 from normlab.config.errors import ConfigError
 from normlab.config.names import suggest
 
@@ -43,10 +42,8 @@ def _root(
     """Re-run toy studies of normalisation and residual connections."""
 
 
-for _name in ("train", "read"):
-    if importlib.util.find_spec(f"normlab.cli.{_name}"):
-        importlib.import_module(f"normlab.cli.{_name}").register(app)
-config.register(app)
+for _commands in (train, read, config):
+    _commands.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

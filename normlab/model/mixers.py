@@ -21,7 +21,9 @@ class MeanMixer(nn.Module):
 
     def forward(self, x_SBTD: Tensor) -> Tensor:
         wide = x_SBTD.to(torch.promote_types(x_SBTD.dtype, torch.float32))
-        return self.linear((running_mean(wide.shape[-2], wide) @ wide).to(x_SBTD.dtype))
+        mean_NTT = running_mean(wide.shape[-2], wide).expand(wide.shape[0] * wide.shape[1], -1, -1)
+        mean_SBTD = torch.bmm(mean_NTT, wide.flatten(0, 1)).view(wide.shape)
+        return self.linear(mean_SBTD.to(x_SBTD.dtype))
 
 
 def running_mean(length: int, like: Tensor) -> Tensor:

@@ -50,9 +50,9 @@ def expand(study: Study) -> list[PlannedRun]:
                 {axis.name: point.label for axis, point in zip(study.axes, points, strict=True)},
                 _label(study, points, seed),
             )
-            first = seen.setdefault(run.id, run.label)
+            earlier = seen.setdefault(run.id, run.label)
             if len(seen) == len(runs):
-                raise ConfigError([f"{study.name}: '{first}' and '{run.label}' are the same run: drop one"])
+                raise ConfigError([f"{study.name}: '{earlier}' and '{run.label}' are the same run: drop one"])
             runs.append(run)
     return runs
 

@@ -109,7 +109,8 @@ def _publish_folder(folder: Path, files: Mapping[str, str]) -> bool:
         try:
             os.rename(temporary, folder)
         except OSError:
-            if folder.is_dir():
+            # Whoever was there first stays; a folder that holds something else must not pass for a finished run.
+            if all((folder / name).is_file() for name in files):
                 return False
             raise
     finally:

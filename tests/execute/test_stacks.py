@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import axis, tiny_study
+
+from normlab.config.load import find_config, load_study
+from normlab.config.plan import expand, structure_of
+from normlab.execute.stacks import MAX_LANES, make_stacks, makespan
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    depths=st.lists(st.integers(1, 40), min_size=1, max_size=4, unique=True),
+    seeds=st.integers(1, 8),
+    workers=st.integers(1, 9),
+    lanes=st.sampled_from([1, 2, MAX_LANES, None]),
+)
+def test_every_run_is_in_one_stack_of_its_structure(depths: list[int], seeds: int, workers: int, lanes: int) -> None:
+    plan = expand(tiny_study(range(seeds), axes=(axis("model.depth", depths), axis("optim.lr", [1e-3, 1e-2]))))
+    stacks = make_stacks(plan, workers, lanes)
+    assert Counter(run.id for stack in stacks for run in stack.runs) == Counter(run.id for run in plan)
+    for stack in stacks:
+        assert len({structure_of(run.spec) for run in stack.runs}) == 1
+        assert lanes is None or len(stack.runs) <= lanes
+    assert [stack.cost for stack in stacks] == sorted((stack.cost for stack in stacks), reverse=True)
+    assert stacks == make_stacks(plan, workers, lanes)
+    if lanes is None:
+        assert len(stacks) == len(depths)
+    else:
+        assert makespan(stacks, workers) <= makespan(make_stacks(plan, 1, lanes), workers)
+
+
+@pytest.mark.parametrize("name", ["postln", "preln", "collapse", "depth", "warmup", "lr_wide"])
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_workers_end_nearly_together_on_the_shipped_studies(name: str, workers: int) -> None:
+    stacks = make_stacks(expand(load_study(find_config(name), seeds="0-2")), workers)
+    assert makespan(stacks, workers) <= 1.2 * sum(stack.cost for stack in stacks) / workers

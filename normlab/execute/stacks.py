@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from normlab.config.plan import PlannedRun, cost_of, structure_of
 
-MAX_LANES = 5
+MAX_LANES = 3  # on a core with 2 MiB of L2 a run-step takes longer again from 4 lanes on
 # Share of a single run's cost that a stack pays once, however many lanes it has (Python and small kernels).
 SHARED_COST = 0.5
 

@@ -28,6 +28,7 @@ TRAINER = "normlab.train.loop:train_stack"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 REPORT_EVERY = 0.5
 PR_SET_PDEATHSIG = 1
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt, from <malloc.h>
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,15 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed blocks: by default it hands large activations back to the kernel, and the next step
+    pays for the page faults."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt:
+        mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
 def main(descriptor: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
@@ -120,6 +130,7 @@ def _boot(setup: Setup) -> Callable[..., list[RunRecord]]:
     train = load_trainer(setup.trainer)
     if setup.trainer == TRAINER:
         one_thread()
+        keep_freed_memory()
     return train
 
 

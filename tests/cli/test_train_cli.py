@@ -1,0 +1,234 @@
+"""The training commands as a user types them, mostly in this process; every answer and every refusal."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import normlab
+from normlab.cli import main
+from normlab.config.names import KNOWN
+from normlab.execute import estimate
+from normlab.execute.status import read_status
+from normlab.store import finished_ids
+
+STUDY = """
+question: Does the command line work?
+base:
+  task: {vocab: 8, length: 4, val_size: 8}
+  model: {depth: 1, width: 8, hidden: 8}
+  train: {batch: 4, steps: 6, eval_every: 2}
+axes:
+  model.norm: [layernorm, none]
+"""
+# A norm of the user's own that crashes: a plugin, as the config allows it.
+BROKEN = """
+from normlab.model.norms import NORMS, Norm
+
+
+class Broken(Norm):
+    def normalise(self, x_SBTD):
+        raise RuntimeError("broken norm")
+
+
+NORMS["broken"] = Broken
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "tiny.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(study: Path) -> Path:
+    folder = study.parent / "results"
+    assert main(["run", str(study), "-o", str(folder), "--jobs", "1", "-q"]) == 0
+    return folder
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A plugin that registers the norm `broken`; what it registers in this process is forgotten again."""
+    monkeypatch.setitem(KNOWN, "norms", list(KNOWN["norms"]))
+    path = tmp_path / "broken.py"
+    path.write_text(BROKEN)
+    yield path
+    from normlab.model.norms import NORMS
+
+    NORMS.pop("broken", None)
+    for name in [name for name in sys.modules if name.startswith("normlab_plugin_broken")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "estimate", lambda *_: 100.0)
+
+
+def test_run_writes_manifest_tables_figures_and_the_canonical_command(results: Path, study: Path) -> None:
+    manifest = json.loads((results / "manifest.json").read_text())
+    assert manifest["command"] == f"normlab run {study}"
+    assert len(finished_ids(results)) == 2 == len(manifest["runs"])
+    assert list((results / "tables").glob("*.csv")) and list((results / "figures").glob("*.svg"))
+
+
+def test_results_are_safe_without_a_flag(results: Path, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(study), "-o", str(results)]) == 2
+    out, err = capsys.readouterr()
+    assert not out and "--resume" in err and "--overwrite" in err and len(err.splitlines()) == 1
+
+
+def test_a_second_resume_runs_nothing_and_answers_in_json(
+    results: Path, study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(study), "-o", str(results), "--resume", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) and "all 2 runs are already in" in err
+
+
+def test_a_changed_key_under_resume_is_named(results: Path, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(study), "train.steps=7", "-o", str(results), "--resume"]) == 2
+    assert "train.steps: 6 -> 7" in capsys.readouterr().err
+
+
+def test_status_in_words_and_in_json(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(results)]) == 0
+    assert "2 runs planned" in capsys.readouterr().out
+    assert main(["status", str(results), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["planned"], found["finished"], found["missing"], found["writer"]) == (2, 2, 0, None)
+    assert main(["status", str(tmp_path)]) == 2
+    assert "no manifest.json" in capsys.readouterr().err
+
+
+def test_a_crashing_norm_fails_its_runs_only_and_exits_1(
+    plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = STUDY.replace("[layernorm, none]", "[broken, none]") + f"plugins: [{plugin.name}]\n"
+    (tmp_path / "mine.yaml").write_text(text)
+    folder = tmp_path / "r"
+    command = ["run", str(tmp_path / "mine.yaml"), "-o", str(folder), "--jobs", "1"]
+    assert main(command) == 1
+    err = capsys.readouterr().err
+    status = read_status(folder)
+    assert status and status["finished"] == 1 and len(status["failed"]) == 1
+    assert status["failed"][0]["error"] == "RuntimeError: broken norm"
+    path = status["failed"][0]["path"]
+    assert "in normalise" in Path(path).read_text()
+    assert f"FAILED norm=broken: RuntimeError: broken norm ({path})" in err and "--jobs 1 --resume" in err
+    assert (folder / "tables").is_dir()
+    # All failed, and --fail-fast: still exit 1, also without any run to make a table of.
+    alone = tmp_path / "alone"
+    assert main([*command[:2], "model.norm=broken", "-o", str(alone), "--jobs", "1", "--fail-fast"]) == 1
+
+
+def test_a_file_size_limit_is_told_in_one_line_and_leaves_earlier_runs(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    code = (
+        "import resource, sys; from normlab.cli import main;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384)); sys.exit(main())"
+    )
+    words = ["run", str(study), "model.norm=none", "train.steps=400,6", "-o", str(folder), "--jobs", "1", "-q"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "no room to write results" in done.stderr and "--resume" in done.stderr
+    assert not (folder / "runs").exists() or not list((folder / "runs").iterdir())
+
+
+def test_sweep_lr_wants_the_rate_as_an_axis_and_its_advice_works(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_calibration: None
+) -> None:
+    command = ["sweep-lr", str(study), "-o", str(tmp_path / "r"), "--dry-run"]
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    advice = re.search(r"add (optim\.lr=\S+) to", err)
+    assert advice and len(err.splitlines()) == 1
+    assert main([*command, advice[1]]) == 0
+    assert "4 runs" in capsys.readouterr().out
+
+
+def test_dry_run_writes_nothing_and_calibrates_on_real_steps(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", str(study), "--dry-run", "--json", "--jobs", "2", "--seeds", "0-2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["runs"]) == 6 and found["stacks"] >= 2 and found["seconds"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_collapse_turns_its_options_into_overrides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_calibration: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = "collapse --layers 6,12 --norms none,rmsnorm --lr 3e-3 --steps 50 --seeds 0,1 --dry-run --json".split()
+    assert main(words) == 0
+    labels = [run["label"] for run in json.loads(capsys.readouterr().out)["runs"]]
+    assert len(labels) == 8 and len(set(labels)) == 8
+    assert all(any(part in label for label in labels) for part in ("depth=12", "norm=rmsnorm", "seed=1"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_default_folder_is_named_after_the_study(
+    study: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    no_calibration: None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", str(study), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["output"] == "results/tiny"
+
+
+def messages() -> str:
+    """Every text in the code that trains: what it may ever tell the user."""
+    root = Path(normlab.__file__).parent
+    files = [*root.glob("execute/*.py"), *root.glob("cli/train*.py")]
+    texts = [
+        node.value
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return "\n".join(texts)
+
+
+RUN_WITH = {"--resume": ["--resume"], "--overwrite": ["--overwrite"], "-o": ["-o", "RESULTS", "--resume"]}
+RUN_WITH |= {"--device": ["--device", "cpu"], "--seeds": ["--seeds", "0"], "--jobs": ["--jobs", "2"]}
+RUN_WITH |= {name: [name] for name in ("--json", "--quiet", "--verbose", "--fail-fast", "--dry-run", "-q", "-v")}
+RUN_WITH |= {"--output": ["--output", "RESULTS", "--resume"]}
+OF_COLLAPSE = {"--layers": "2", "--norms": "none", "--lr": "1e-3", "--steps": "5"}
+OF_GIT = {"--short", "--porcelain", "--untracked-files", "--"}
+
+
+def test_every_flag_that_a_message_names_runs(
+    study: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_calibration: None
+) -> None:
+    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", messages())) - OF_GIT - {"-m"}
+    assert named <= RUN_WITH.keys() | OF_COLLAPSE.keys(), named - RUN_WITH.keys() - OF_COLLAPSE.keys()
+    for flag, words in RUN_WITH.items():
+        words = [str(results) if word == "RESULTS" else word for word in words]
+        target = [] if flag in ("-o", "--output") else ["-o", str(results if flag.startswith("--res") else tmp_path)]
+        assert main(["run", str(study), *words, *target, "--dry-run"]) == 0, flag
+    for flag, value in OF_COLLAPSE.items():
+        assert main(["collapse", flag, value, "--dry-run", "-o", str(tmp_path)]) == 0, flag
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_a_usage_error(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str
+) -> None:
+    assert main(["run", str(study), "--device", device, "-o", str(tmp_path / "r")]) == 2
+    assert "--device" in capsys.readouterr().err and not (tmp_path / "r").exists()

@@ -121,22 +121,20 @@ def loss_range(runs: pd.DataFrame, losses: pd.Series) -> tuple[float, float, boo
     return float(bottom), float(min(top, limit)), bool(top > limit)
 
 
-def reference_lines(axis: Axes, runs: pd.DataFrame) -> None:
-    """Uniform loss and floor of each task in the panel, as labelled lines."""
-    for column, name, below in (("uniform", "uniform", False), ("floor", "floor", True)):
-        for value in sorted(set(runs[column].dropna())):
+def reference_lines(axis: Axes, runs: pd.DataFrame, results: Results) -> None:
+    """Uniform loss and floor of each task among `runs`, as labelled lines.
+
+    Where all panels have the same lines their labels stand beside the last column, clear of the data."""
+    same = len(results.runs[["uniform", "floor"]].dropna().drop_duplicates()) == 1
+    last = axis.get_subplotspec().is_last_col()  # type: ignore[union-attr]
+    place: Any = {"xytext": (3, 0), "ha": "left", "va": "center"} if same else {"xytext": (-2, 1), "ha": "right"}
+    for name in ("uniform", "floor"):
+        for value in sorted(set(runs[name].dropna())):
             axis.axhline(value, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-            axis.annotate(
-                f"{name} {value:.2f}",
-                (1, value),
-                xycoords=("axes fraction", "data"),
-                xytext=(-2, -2 if below else 2),
-                textcoords="offset points",
-                ha="right",
-                va="top" if below else "bottom",
-                fontsize=7,
-                color=GREY,
-            )
+            if last or not same:
+                where: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", **place}
+                text = f"{name}\n{value:.2f}" if same else f"{name} {value:.2f}"
+                axis.annotate(text, (1, value), fontsize=7, color=GREY, **where)
 
 
 def render(figure: Figure) -> dict[str, bytes]:

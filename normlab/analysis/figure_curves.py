@@ -59,7 +59,7 @@ def draw(results: Results) -> Figure:
         axis.set_title(plain(name))
         for line in lines:
             _draw_condition(axis, line, losses, *looks[line.label])
-        reference_lines(axis, pd.concat([line.runs for line in lines]))
+        reference_lines(axis, pd.concat([line.runs for line in lines]), results)
     span = losses.top - losses.bottom
     axes[0].set_ylim(losses.bottom - 0.07 * span, losses.top + 0.08 * span)
     axes[0].set_xlim(0, float(results.runs["train.steps"].max()) * 1.02)

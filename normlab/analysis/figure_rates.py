@@ -16,7 +16,7 @@ from normlab.analysis.frames import FINITE_OUTCOMES, Results
 from normlab.analysis.tables import LR, split_axes
 
 _ONE_PANEL = 6
-_MARKERS = {"trained": "o", "unsteady": "^", "stalled": "s", "diverged": "D", "nan": "X", "failed": "P", "missing": "|"}
+MARKERS = {"trained": "o", "unsteady": "^", "stalled": "s", "diverged": "D", "nan": "X", "failed": "P", "missing": "|"}
 
 
 def draw(results: Results) -> Figure:
@@ -41,7 +41,7 @@ def draw(results: Results) -> Figure:
             dodge = 10 ** (0.035 * (i - (len(group) - 1) / 2)) if len(group) > 1 else 1.0
             _draw_condition(axis, runs, bands, (bottom, top), colour, style, dodge)
             axis.set_title("" if single else plain(name))
-        reference_lines(axis, pd.concat(list(group.values())))
+        reference_lines(axis, pd.concat(list(group.values())), results)
     _scale(axes, results, bottom, top, len(bands))
     outer(axes, "peak learning rate (optim.lr)", "final validation loss (nats)" if single else "final loss (nats)")
     _legend(figure, results, list(conditions) if single else [], looks)
@@ -84,7 +84,7 @@ def _draw_condition(
             face: Any = {"markerfacecolor": fill, "markeredgecolor": colour if inside or outcome != "nan" else "white"}
             x = rate if inside else rate * dodge
             size = 5.5 if inside else 6.5
-            axis.plot([x], [y], marker=_MARKERS[outcome], linestyle="", markersize=size, zorder=4, **face)
+            axis.plot([x], [y], marker=MARKERS[outcome], linestyle="", markersize=size, zorder=4, **face)
     axis.plot(list(means), list(means.values()), color=colour, linestyle=style, linewidth=1.3, zorder=3)
 
 
@@ -107,7 +107,7 @@ def _legend(figure: Figure, results: Results, names: list[str], looks: list[tupl
         for name, (colour, style) in zip(names, looks, strict=True):
             handles.append(Line2D([], [], color=colour, linestyle=style, label=plain(name)))
     there = set(results.runs["outcome"])
-    for outcome, marker in _MARKERS.items():
+    for outcome, marker in MARKERS.items():
         if outcome in there:
             fill = GREY if outcome in ("trained", "nan") else "white"
             look: Any = {"markerfacecolor": fill, "markeredgecolor": GREY, "linestyle": ""}

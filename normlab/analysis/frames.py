@@ -75,11 +75,14 @@ class Results:
         return [axis.name for axis in self.study.axes if len(axis.points) > 1]
 
     def by(self, axes: Sequence[str]) -> dict[tuple[str, ...], pd.DataFrame]:
-        """The rows of `runs` grouped by their labels on `axes`, groups and rows in the order of the plan."""
+        """The rows of `runs` grouped by their labels on `axes`: groups in the order of the points of these axes, the
+        first axis outermost, and rows in the order of the plan."""
         groups: dict[tuple[str, ...], list[int]] = {}
         for position, key in enumerate(self.labels[list(axes)].itertuples(index=False, name=None)):
             groups.setdefault(key, []).append(position)
-        return {key: self.runs.iloc[positions] for key, positions in groups.items()}
+        points = {axis.name: {point.label: i for i, point in enumerate(axis.points)} for axis in self.study.axes}
+        ordered = sorted(groups, key=lambda key: [points[axis][label] for axis, label in zip(axes, key, strict=True)])
+        return {key: self.runs.iloc[groups[key]] for key in ordered}
 
     def name(self, axes: Sequence[str], labels: Sequence[str]) -> str:
         """`depth=12, lr=1e-3`: a group of `by` in a heading or legend; axes with one point are left out."""

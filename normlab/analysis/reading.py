@@ -134,15 +134,15 @@ def last_line(root: Path, run_id: str) -> str:
 
 
 def read_curve(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    plain = folder / "curve.csv"
-    path = plain if plain.exists() else folder / "curve.csv.gz"
+    """Curve (step, train_loss, grad_norm, val_loss) and activations (step, layer, rms) of a published run."""
     try:
-        # The default parser may be off in the last digit; curves are written to read back exactly.
-        rows = pd.read_csv(path, float_precision="round_trip")
+        # Not pandas' own reader: that of older versions may be off in the last digit.
+        rows = pd.DataFrame(store.read_curve(folder), dtype="float64")
+        curve = rows[list(CURVE)].astype(CURVE)
         layers = [column for column in map(str, rows) if column.startswith("act_rms_")]
         taken = rows.dropna(subset=layers, how="all") if layers else rows.iloc[:0]
-        activations = taken.melt("step", layers, "layer", "rms").sort_values(["step"], kind="stable")
+        activations = taken.melt("step", layers, "layer", "rms").sort_values("step", kind="stable")
         activations["layer"] = activations["layer"].str.removeprefix("act_rms_")
-        return rows[list(CURVE)].astype(CURVE), activations.astype(ACTIVATIONS)
-    except (OSError, ValueError, KeyError) as error:
-        raise ResultsError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+        return curve, activations.astype(ACTIVATIONS)
+    except (OSError, EOFError, ValueError, KeyError, StopIteration) as error:
+        raise ResultsError(f"{folder}: its curve cannot be read: {' '.join(str(error).split())}") from error

@@ -1,0 +1,33 @@
+"""Results folders made without training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import synthetic
+
+ENDINGS = {
+    ("6", "1e-4"): ["trained", "trained", "trained"],
+    ("6", "3e-4"): ["better", "better", "better"],
+    ("6", "1e-3"): ["nan@37", "trained", "trained"],
+    ("6", "3e-3"): ["stalled", "stalled", "stalled"],
+    ("6", "1e-2"): ["diverged", "diverged", "diverged"],
+    ("12", "1e-4"): ["unsteady", "unsteady", "unsteady"],
+    ("12", "3e-4"): ["trained", "trained", "trained"],
+    ("12", "1e-3"): ["better", "better", "missing"],
+    ("12", "3e-3"): ["nan@30", "nan@31", "nan@32"],
+    ("12", "1e-2"): ["stalled", "failed", "failed"],
+}
+
+
+@pytest.fixture
+def every_ending(tmp_path: Path) -> Path:
+    """Depths 6 and 12, five learning rates, three seeds; every outcome occurs, and seeds that disagree."""
+    of = synthetic.study(
+        synthetic.axis("model.depth", "6", "12"),
+        synthetic.axis("optim.lr", "1e-4", "3e-4", "1e-3", "3e-3", "1e-2"),
+        seeds=(0, 1, 2),
+    )
+    ends = lambda run: ENDINGS[run.cell["model.depth"], run.cell["optim.lr"]][run.spec.seed]  # noqa: E731
+    return synthetic.make_results(tmp_path / "toy", of, ends)

@@ -1,0 +1,177 @@
+"""`load`: what stands in the frames, and one line for each way in which a folder is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic
+
+import normlab
+from normlab.analysis import ResultsError
+from normlab.config.names import KNOWN
+from normlab.config.schema import Axis, Point
+
+
+def test_a_row_a_planned_run_in_the_order_of_the_plan(every_ending: Path) -> None:
+    runs = normlab.load(every_ending).runs
+    assert len(runs) == 30
+    assert list(runs["seed"][:4]) == [0, 1, 2, 0]
+    assert list(runs["label"][:2]) == ["depth=6 lr=1e-4 seed=0", "depth=6 lr=1e-4 seed=1"]
+    assert runs["condition"][0] == "depth=6, lr=1e-4"
+    assert runs["outcome"].value_counts().to_dict() == {
+        **{"trained": 13, "stalled": 4, "nan": 4, "diverged": 3, "unsteady": 3, "failed": 2, "missing": 1}
+    }
+
+
+def test_columns_hold_the_record(every_ending: Path) -> None:
+    runs = normlab.load(every_ending).runs.set_index("label")
+    onset = runs.loc["depth=6 lr=1e-3 seed=0"]
+    assert (onset["outcome"], onset["onset_step"], onset["onset_producer"]) == ("nan", 37, "blocks.1.ffn.out")
+    assert math.isnan(onset["final_loss"]) and math.isnan(onset["best_loss"])
+    trained = runs.loc["depth=6 lr=3e-4 seed=2"]
+    assert (trained["final_loss"], trained["best_step"], trained["optim.lr"]) == (0.4 + 0.02, 60, 3e-4)
+    assert (trained["uniform"], trained["floor"], trained["seconds"]) == (synthetic.UNIFORM, synthetic.FLOOR, 1.5)
+
+
+def test_runs_that_are_not_there_keep_their_planned_fields(every_ending: Path) -> None:
+    runs = normlab.load(every_ending).runs.set_index("label")
+    missing, failed = runs.loc["depth=12 lr=1e-3 seed=2"], runs.loc["depth=12 lr=1e-2 seed=1"]
+    assert (missing["outcome"], missing["model.depth"], missing["optim.lr"]) == ("missing", 12, 1e-3)
+    assert (failed["outcome"], failed["error"]) == ("failed", "MemoryError: too large")
+
+
+def test_curves_and_activations_are_long(every_ending: Path) -> None:
+    results = normlab.load(every_ending)
+    run_id = results.runs.set_index("label").loc["depth=6 lr=1e-3 seed=0", "id"]
+    curve = results.curves[results.curves["id"] == run_id]
+    assert list(curve["step"]) == list(range(38))
+    assert math.isnan(curve["train_loss"].iloc[0]) and curve["train_loss"].iloc[1] == 2.11
+    assert list(curve["step"][np.isfinite(curve["val_loss"])]) == [0, 20]
+    rms = results.activations[results.activations["id"] == run_id]
+    assert list(zip(rms["step"], rms["layer"], strict=True)) == [(s, n) for s in (0, 20) for n in range(7)]
+    assert rms["rms"].iloc[9] == 3 * 1.1**20
+
+
+def test_numbers_are_read_back_exactly(tmp_path: Path) -> None:
+    of = synthetic.study(synthetic.axis("optim.lr", "1e-3"))
+    root = synthetic.make_results(tmp_path / "toy", of, lambda run: "trained")
+    curve = next(root.glob("runs/*/curve.csv"))
+    # A parser that is fast rather than exact reads the last digit of this one wrong.
+    curve.write_text(curve.read_text().replace("\n20,1.51,1.0,1.5,", "\n20,1.51,1.0,0.12345678901234568,"))
+    (series,) = normlab.load(root).evaluations.values()
+    assert series[20] == 0.12345678901234568
+
+
+def test_a_study_without_axes(tmp_path: Path) -> None:
+    results = normlab.load(synthetic.make_results(tmp_path / "toy", synthetic.study(), lambda run: "trained"))
+    assert list(results.by([])) == [()]
+    assert results.name([], ()) == ""
+
+
+def test_named_variants_have_a_column_of_labels(tmp_path: Path) -> None:
+    points = [Point(label=p, settings={"model.placement": p.split(",")[0]}) for p in ("post, plain", "pre, plain")]
+    of = synthetic.study(Axis(name="variant", points=tuple(points)))
+    runs = normlab.load(synthetic.make_results(tmp_path / "toy", of, lambda run: "missing")).runs
+    assert list(runs["variant"]) == ["post, plain", "pre, plain"] == list(runs["condition"])
+    assert list(runs["model.placement"]) == ["post", "pre"]
+
+
+def test_the_name_of_a_plugin_is_read_without_the_plugin(tmp_path: Path) -> None:
+    root = synthetic.make_results(tmp_path / "toy", synthetic.study(), lambda run: "trained")
+    manifest = json.loads((root / "manifest.json").read_text())
+    manifest["study"]["base"]["model"]["norm"] = "mynorm"
+    (root / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ResultsError, match="mynorm"):
+        normlab.load(root)
+    manifest["study"]["plugins"] = ["mynorm.py"]
+    (root / "manifest.json").write_text(json.dumps(manifest))
+    assert normlab.load(root).study.base.model.norm == "mynorm"
+    assert "mynorm" not in KNOWN["norms"]
+
+
+def _no_folder(root: Path) -> None:
+    shutil.rmtree(root)
+
+
+def _no_manifest(root: Path) -> None:
+    (root / "manifest.json").unlink()
+
+
+def _broken_manifest(root: Path) -> None:
+    (root / "manifest.json").write_text('{"format": 1,')
+
+
+def _other_json(root: Path) -> None:
+    (root / "manifest.json").write_text('{"format": 1}')
+
+
+def _newer_format(root: Path) -> None:
+    manifest = json.loads((root / "manifest.json").read_text())
+    (root / "manifest.json").write_text(json.dumps({**manifest, "format": 2}))
+
+
+def _illegal_study(root: Path) -> None:
+    manifest = json.loads((root / "manifest.json").read_text())
+    manifest["study"]["base"]["model"]["depth"] = "six"
+    (root / "manifest.json").write_text(json.dumps(manifest))
+
+
+def _stray_run(root: Path) -> None:
+    shutil.copytree(next(root.glob("runs/*")), root / "runs" / "0123456789ab")
+
+
+def _truncated_run(root: Path) -> None:
+    run = next(root.glob("runs/*/run.json"))
+    run.write_text(run.read_text()[:100])
+
+
+def _foreign_record(root: Path) -> None:
+    next(root.glob("runs/*/run.json")).write_text("{}")
+
+
+def _swapped_runs(root: Path) -> None:
+    first, second = list(root.glob("runs/*/run.json"))[:2]
+    first.write_text(second.read_text())
+
+
+def _other_thresholds(root: Path) -> None:
+    run = next(root.glob("runs/*/run.json"))
+    run.write_text(run.read_text().replace('"stalled_margin": 0.05', '"stalled_margin": 0.5'))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_no_folder, "does not exist"),
+        (_no_manifest, "has no manifest.json"),
+        (_broken_manifest, "manifest.json: cannot be read"),
+        (_other_json, "expected a manifest with 'study' and 'runs'"),
+        (_newer_format, "expected format 1, got 2"),
+        (_illegal_study, "study: base.model.depth: Input should be a valid integer"),
+        (_stray_run, "runs/0123456789ab not in manifest.json"),
+        (_truncated_run, "run.json: cannot be read"),
+        (_foreign_record, "run.json: not a run's record: no 'id'"),
+        (_swapped_runs, "run.json belongs to run"),
+        (_other_thresholds, "judged by other thresholds"),
+    ],
+)
+def test_a_wrong_folder_is_told_in_one_line(every_ending: Path, damage, said: str) -> None:
+    damage(every_ending)
+    with pytest.raises(ResultsError) as caught:
+        normlab.load(every_ending)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert str(every_ending) in str(caught.value)
+
+
+def test_a_broken_curve_is_told_in_one_line(every_ending: Path) -> None:
+    curve = next(every_ending.glob("runs/*/curve.csv"))
+    curve.write_text(curve.read_text().replace("\n20,", "\ntwenty,"))
+    results = normlab.load(every_ending)
+    with pytest.raises(ResultsError, match="its curve cannot be read") as caught:
+        results.curves  # noqa: B018
+    assert "\n" not in str(caught.value)

@@ -37,6 +37,25 @@ class Leaf(nn.Module):
         raise AssertionError("every leaf that draws weights defines load()")
 
 
+def product(x_SND: Tensor, weight_SDF: Tensor, bias_S1F: Tensor | None) -> Tensor:
+    """x W + b of every lane, (S, N, F)."""
+    return torch.bmm(x_SND, weight_SDF) if bias_S1F is None else torch.baddbmm(bias_S1F, x_SND, weight_SDF)
+
+
+def low_product(x_SND: Tensor, weight_SDF: Tensor, bias_S1F: Tensor | None, low: torch.dtype) -> Tensor:
+    """The same with operands and result in `low`, and so are the gradients; sums are kept in float32.
+
+    The CPU's own float16 product is slow, and its last bit hangs on where a lane lies in memory. There the rounded
+    operands are multiplied in float32 and the result is rounded, which is what the hardware of a GPU does.
+    """
+    x_SND, weight_SDF = x_SND.to(low), weight_SDF.to(low)
+    bias_S1F = None if bias_S1F is None else bias_S1F.to(low)
+    if low is torch.float16 and x_SND.device.type == "cpu":
+        wide_bias = None if bias_S1F is None else bias_S1F.float()
+        return product(x_SND.float(), weight_SDF.float(), wide_bias).to(low)
+    return product(x_SND, weight_SDF, bias_S1F)
+
+
 class Linear(Leaf):
     """y = x W + b per lane, as one batched matrix product.
 
@@ -61,13 +80,9 @@ class Linear(Leaf):
             self.bias[lane, 0] = plain.bias
 
     def forward(self, x_SBTD: Tensor) -> Tensor:
-        x_SND = x_SBTD.flatten(1, 2)
-        weight, bias = self.weight, self.bias
-        if self.low is not None:
-            x_SND, weight = x_SND.to(self.low), weight.to(self.low)
-            bias = None if bias is None else bias.to(self.low)
-        y_SNF = torch.bmm(x_SND, weight) if bias is None else torch.baddbmm(bias, x_SND, weight)
-        return y_SNF.to(x_SBTD.dtype).unflatten(1, x_SBTD.shape[1:3])
+        factors = (x_SBTD.flatten(1, 2), self.weight, self.bias)
+        y_SNF = product(*factors) if self.low is None else low_product(*factors, self.low).to(x_SBTD.dtype)
+        return y_SNF.unflatten(1, x_SBTD.shape[1:3])
 
 
 class Embedding(Leaf):

@@ -1,8 +1,8 @@
 """Norms: statistics over the last axis, one token at a time, every lane with parameters of its own.
 
-Each takes the width first, then `lanes`, `eps` and `alpha`; a norm reads what it needs. Input and output are (S, B, T, D)
-in the dtype of the residual stream. Statistics and the affine part are taken in float32 (float64 where the net is in
-float64), whatever the precision of the matrix products.
+Each takes the width first, then `lanes`, `eps` and `alpha`; a norm reads what it needs. Input and output are
+(S, B, T, D) in the dtype of the residual stream. Statistics and the affine part are taken in float32 (float64 where the
+net is in float64), whatever the precision of the matrix products.
 
 To add a norm: write the class here (or in a module of your own that is named under `plugins:` in the config) and add it
 to NORMS.
@@ -75,7 +75,8 @@ class RMSNorm(Norm):
 
         y = g x / sqrt(mean(x^2) + eps)
 
-    eps (1e-6) sits inside the root, as in LLaMA and in torch (the authors' own code has 1e-8 outside it); g starts at 1.
+    eps (1e-6) sits inside the root, as in LLaMA and in torch (the authors' own code has 1e-8 outside it); g starts
+    at 1.
     Source: Zhang & Sennrich 2019, arXiv:1910.07467, equation 4.
     """
 

@@ -47,7 +47,7 @@ def train_stack(
     Raises ValueError for specs of several structures.
     """
     if len({structure_of(spec) for spec in specs}) != 1:
-        raise ValueError("expected specs of one structure: a stack's lanes may differ in seed, rate, warm-up, decay, clip")
+        raise ValueError("expected specs of one structure (only seed, rate, warm-up, decay and clip may differ)")
     started = said = time.monotonic()
     task = TASKS[specs[0].task.name](specs[0].task)
     data = [TrainingData(task, spec) for spec in specs]

@@ -1,11 +1,12 @@
 """Who made the first non-finite value: a lane's onset step run again, alone and watched.
 
-A module is the producer if what came in was finite and what it gave out was not; one that passes a NaN on is not. In the
-forward pass that is looked for among outputs, in the backward pass among gradients, of the innermost module first.
+A module is the producer if what came in was finite and what it gave out was not; one that passes a NaN on is not. In
+the forward pass that is looked for among outputs, in the backward pass among gradients, of the innermost module first.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,11 +17,13 @@ from normlab.config.schema import RunSpec
 from normlab.train.stack import Stack
 
 
-def find_producer(spec: RunSpec, params_P: Tensor, tokens_BT: Tensor, device: str, train: bool = True) -> dict[str, Any]:
+def find_producer(
+    spec: RunSpec, params_P: Tensor, tokens_BT: Tensor, device: str, train: bool = True
+) -> dict[str, Any]:
     """`phase`, `producer`, and the numbers of `nan` and `inf` in what it produced, for one lane at `params_P`.
 
-    `tokens_BT` is the batch of the onset step. With `train` false only the forward pass is watched. `producer` is None if
-    the re-run stays finite (the fault hung on something that is not in the state).
+    `tokens_BT` is the batch of the onset step. With `train` false only the forward pass is watched. `producer` is None
+    if the re-run stays finite (the fault hung on something that is not in the state).
     """
     stack = Stack([spec], device)
     stack.params_SP[0] = params_P
@@ -32,7 +35,10 @@ def find_producer(spec: RunSpec, params_P: Tensor, tokens_BT: Tensor, device: st
         if not watch.forward and not bool(loss_S.isfinite().all()):
             watch.forward.append(_found("forward", "loss", [loss_S]))
         if not watch.forward and train:
-            (loss_S * spec.train.loss_scale).sum().backward()
+            with warnings.catch_warnings():
+                # Tokens need no gradient; the hook of the embedding still gets the one of its output.
+                warnings.filterwarnings("ignore", "Full backward hook is firing")
+                (loss_S * spec.train.loss_scale).sum().backward()
     finally:
         for handle in handles:
             handle.remove()

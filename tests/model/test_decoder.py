@@ -1,0 +1,116 @@
+"""Placements by their equations, causality, final norms, initial weights."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from normlab.config.schema import ModelSpec, RunSpec, TaskSpec
+from normlab.model.decoder import build
+from normlab.model.mixers import MIXERS
+from normlab.model.norms import NORMS
+from normlab.model.placements import PLACEMENTS, Post, Pre
+
+TASK = TaskSpec(vocab=11, length=6)
+TINY = {"depth": 2, "width": 8, "hidden": 12}
+
+
+def spec(seed: int = 0, **model: object) -> RunSpec:
+    return RunSpec(task=TASK, model=ModelSpec(**{**TINY, **model}), seed=seed)
+
+
+def test_placements_are_their_equations() -> None:
+    x = torch.tensor([1.0, 2.0])
+
+    def double(v: torch.Tensor) -> torch.Tensor:
+        return 2 * v
+
+    def plus_ten(v: torch.Tensor) -> torch.Tensor:
+        return v + 10
+
+    assert Post().forward(x, double, [plus_ten]).tolist() == [13, 16]  # norm(x + f(x))
+    assert Pre().forward(x, double, [plus_ten]).tolist() == [23, 26]  # x + f(norm(x))
+
+
+def test_post_passes_the_normalised_value_on_as_the_residual() -> None:
+    decoder = build([spec(placement="post", norm="layernorm", depth=1)])
+    seen: dict[str, torch.Tensor] = {}
+    block = decoder.blocks[0]
+    block.mixer_norms[0].register_forward_hook(lambda m, i, o: seen.update(first=o))
+    block.ffn.register_forward_hook(lambda m, i, o: seen.update(ffn_in=i[0], ffn=o))
+    block.ffn_norms[0].register_forward_hook(lambda m, i, o: seen.update(sum=i[0]))
+    decoder(torch.arange(6).view(1, 1, 6))
+    assert torch.equal(seen["ffn_in"], seen["first"])
+    torch.testing.assert_close(seen["sum"], seen["first"] + seen["ffn"])
+
+
+@pytest.mark.parametrize(("norm", "placement", "mixer"), list(itertools.product(NORMS, PLACEMENTS, MIXERS)))
+def test_no_logit_depends_on_a_later_token(norm: str, placement: str, mixer: str) -> None:
+    decoder = build([spec(norm=norm, placement=placement, mixer=mixer, init="torch")])
+    tokens = torch.tensor([[[1, 5, 2, 9, 0, 3]]])
+    before = decoder(tokens)
+    for position in range(6):
+        changed = tokens.clone()
+        changed[..., position] = (tokens[..., position] + 4) % 11
+        moved = (decoder(changed) != before).any(-1).squeeze()
+        assert not bool(moved[:position].any())
+        assert bool(moved[position])
+        # The running mean hands a token to every later position; the plain linear map to none.
+        assert bool(moved[position + 1 :].all()) == (mixer == "mean") or position == 5
+
+
+@pytest.mark.parametrize(
+    ("placement", "norm", "final", "expected"),
+    [
+        ("pre", "rmsnorm", "auto", "LayerNorm"),
+        ("pre", "none", "auto", "LayerNorm"),
+        ("post", "rmsnorm", "auto", "Identity"),
+        ("post", "rmsnorm", "same", "RMSNorm"),
+        ("pre", "rmsnorm", "same", "RMSNorm"),
+        ("post", "rmsnorm", "layernorm", "LayerNorm"),
+        ("pre", "layernorm", "none", "Identity"),
+    ],
+)
+def test_final_norm(placement: str, norm: str, final: str, expected: str) -> None:
+    decoder = build([spec(placement=placement, norm=norm, final_norm=final, norm_eps=None)])
+    assert type(decoder.final_norm).__name__ == expected
+
+
+def test_a_final_layernorm_behind_rmsnorm_keeps_its_own_eps() -> None:
+    decoder = build([spec(norm="rmsnorm", norm_eps=0.25)])
+    assert decoder.blocks[0].ffn_norms[0].eps == 0.25 and decoder.final_norm.eps == 1e-5
+
+
+def test_small_normal_weights() -> None:
+    decoder = build([spec(width=64, hidden=128, init_std=0.05)])
+    for name, parameter in decoder.named_parameters():
+        if "norm" in name:
+            continue
+        if name.endswith("bias"):
+            assert bool((parameter == 0).all())
+        else:
+            assert parameter.std().item() == pytest.approx(0.05, rel=0.1), name
+
+
+def test_building_leaves_the_global_random_state_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    build([spec(seed=9)])
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_lane_starts_alike_wherever_it_stands() -> None:
+    many, one = build([spec(seed=s) for s in (3, 4, 5)]), build([spec(seed=5)])
+    for a, b in zip(many.parameters(), one.parameters(), strict=True):
+        assert torch.equal(a[2], b[0])
+    assert not torch.equal(many.embedding.weight[0], many.embedding.weight[1])
+
+
+def test_the_tap_sees_the_stream_after_every_block() -> None:
+    decoder = build([spec(depth=2)])
+    seen: list[tuple[int, tuple[int, ...]]] = []
+    decoder(torch.zeros(1, 2, 6, dtype=torch.int64), tap=lambda layer, x: seen.append((layer, tuple(x.shape))))
+    assert seen == [(layer, (1, 2, 6, 8)) for layer in range(3)]

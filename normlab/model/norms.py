@@ -20,7 +20,7 @@ from normlab.model.layers import lanewise
 class Norm(nn.Module):
     """Base of all norms: keeps `eps`, the dtype of the stream, and makes per-lane parameters."""
 
-    default_eps: float | None = None
+    default_eps = 0.0
 
     def __init__(self, width: int, lanes: int = 1, eps: float | None = None, alpha: float = 0.5) -> None:
         super().__init__()

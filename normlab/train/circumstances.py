@@ -28,7 +28,7 @@ def describe_built(stack: Stack, peak_rate_S: np.ndarray) -> list[dict[str, Any]
         "mixer": type(block.mixer).__name__,
         "norm": type(block.mixer_norms[0]).__name__,
         "norms": len(norms),
-        "norm_eps": norms[0].eps if norms else None,
+        "norm_eps": (norms[0].eps or None) if norms else None,
         "final_norm": type(model.final_norm).__name__,
         "dtype": str(stack.params_SP.dtype).removeprefix("torch."),
         "product_dtype": str(model.head.low or stack.params_SP.dtype).removeprefix("torch."),

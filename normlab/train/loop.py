@@ -58,8 +58,8 @@ def train_stack(
     def evaluate(step: int) -> None:
         loss_S, rms_LS = stack.evaluate(held_out_BT)
         log.add_evaluation(step, loss_S, rms_LS)
-        for lane in np.flatnonzero(~loss_S.isfinite().cpu().numpy()):
-            if log.lanes[lane].alive:
+        for lane, finite in enumerate(loss_S.isfinite().tolist()):
+            if not finite and log.lanes[lane].alive:
                 found = find_producer(specs[lane], stack.params_SP[lane], held_out_BT, device, train=False)
                 log.lanes[lane].onset = {"step": step, "kind": "loss", **found}
         stack.alive_S &= loss_S.isfinite()

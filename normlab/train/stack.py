@@ -85,7 +85,7 @@ class Stack:
 
     @torch.no_grad()
     def evaluate(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Validation loss (S,) and the largest per-token RMS of the stream by layer (depth + 1, S), on shared tokens."""
+        """Validation loss (S,) and largest per-token RMS of the stream by layer (depth + 1, S), on shared tokens."""
         lanes, depth = len(self.specs), self.specs[0].model.depth
         total_S = torch.zeros(lanes, dtype=torch.float64, device=self.device)
         square_LS = torch.zeros(depth + 1, lanes, dtype=self.params_SP.dtype, device=self.device)

@@ -1,8 +1,8 @@
 """Tasks: fixed rules that make sequences of tokens, and what a loss on them can be.
 
 A sequence has `length` + 1 tokens: the first `length` are fed in, each predicts its successor. Every task knows three
-losses in nats: `uniform` (ln V), `guess` (best constant guess: entropy of the mean distribution of a target) and `floor`
-(mean entropy of a target given all tokens before it, which no net can beat).
+losses in nats: `uniform` (ln V), `guess` (best constant guess: entropy of the mean distribution of a target) and
+`floor` (mean entropy of a target given all tokens before it, which no net can beat).
 
 Random numbers come from streams of their own, apart from the weights: SeedSequence([seed, stream]).
 """

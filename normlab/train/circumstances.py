@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 import normlab
+from normlab.model.decoder import Block
 from normlab.model.norms import Identity, Norm
 from normlab.train.log import shortest
 from normlab.train.stack import Stack
@@ -21,6 +22,7 @@ def describe_built(stack: Stack, peak_rate_S: np.ndarray) -> list[dict[str, Any]
     model = stack.model
     norms = [m for m in model.blocks.modules() if isinstance(m, Norm) and not isinstance(m, Identity)]
     block = model.blocks[0]
+    assert isinstance(block, Block)
     shared = {
         "parameters": stack.params_SP.shape[1],
         "depth": len(model.blocks),

@@ -106,7 +106,8 @@ def _train(request: Request, interrupts: Interrupts) -> int:
     plan = expand(study)
     folder = request.how.output or Path("results") / study.name
     how = request.how
-    options = Options(folder, how.resume, how.overwrite, how.jobs, how.fail_fast)
+    derived = _derived(folder) if how.overwrite else []
+    options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast)
     try:
         _check_axis(request, study)
         device = resolve_device(request.how.device)
@@ -136,6 +137,12 @@ def _check_axis(request: Request, study: Study) -> None:
             f"{request.command[0]} needs a study with the axis {wanted}, and '{study.name}' has none:"
             f" add {wanted}=1e-4,1e-3 to the command, or use `normlab run`"
         )
+
+
+def _derived(folder: Path) -> list[Path]:
+    from normlab.analysis.outputs import output_files
+
+    return output_files(folder)
 
 
 def _watcher(request: Request, folder: Path) -> Watcher:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from normlab.config.plan import cost_of, structure_of
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.execute.stacks import Stack
-from normlab.execute.worker import TRAINER, load_trainer, one_thread
+from normlab.execute.worker import TRAINER, keep_freed_memory, load_trainer, one_thread
 
 STEPS = 5
 # Structures that are measured; the others are scaled from the nearest one by their computed cost.
@@ -19,7 +19,8 @@ START = 3.0
 
 def estimate(stacks: Sequence[Stack], workers: int, thresholds: Thresholds, device: str) -> float:
     """Seconds that `stacks` will take on `workers` workers, from a calibration in this process."""
-    one_thread() if device == "cpu" else None
+    one_thread()
+    keep_freed_memory()
     pace = _calibrate(stacks, thresholds, device)
     ends = [START] * workers
     for stack in stacks:

@@ -93,11 +93,9 @@ class LiveTable:
         return Group(table, Text(", ".join(parts), style="dim"), total)
 
     def _fitting(self) -> tuple[list[Row], int]:
-        """Running runs first, then those that wait, then those that ended; as many as the terminal is high."""
+        """Running runs first, then those that ended, then those that wait; as many as the terminal is high."""
         order = {"running": 0, "waiting": 2}
-        rows = list(self.board.rows.values())
-        # Those that ended last are the news: they come before the waiting ones.
-        ranked = sorted(rows, key=lambda row: order.get(row.state, 1))
+        ranked = sorted(self.board.rows.values(), key=lambda row: order.get(row.state, 1))
         room = max(1, self.console.size.height - FRAME)
         return ranked[:room], max(0, len(ranked) - room)
 

@@ -6,6 +6,7 @@ neighbours are not blamed; a run that fails alone is recorded as failed and the 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,11 @@ from normlab.execute.stacks import Stack
 from normlab.execute.worker import AtStep, Crashed, DiskFull, Done, Published, Ready, Setup
 from normlab.store import publish_failure
 
+# The child looks for modules where this process does: a `random.py` in the user's folder must not be imported.
+WORKER = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[3]);"
+    "from normlab.execute.worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+)
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # Seconds that a worker gets between SIGTERM and SIGKILL, enough to finish publishing a run.
 GRACE = 2.0
@@ -94,12 +100,12 @@ class Pool:
     def _spawn(self) -> Worker:
         ours, theirs = Pipe()
         said = tempfile.TemporaryFile()
-        command = [sys.executable, "-m", "normlab.execute.worker", str(theirs.fileno()), str(os.getpid())]
+        arguments = [str(theirs.fileno()), str(os.getpid()), json.dumps(sys.path)]
         # The blocked mask is inherited: a Ctrl-C before the child can ignore it would print its traceback.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             process = subprocess.Popen(
-                command,
+                [sys.executable, "-P", "-c", WORKER, *arguments],
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, **ONE_THREAD},
                 stdin=subprocess.DEVNULL,
@@ -111,7 +117,7 @@ class Pool:
         theirs.close()
         worker = Worker(process, ours, said)
         try:
-            ours.send((sys.path, self.setup))
+            ours.send(self.setup)
         except OSError:
             pass
         return worker

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from normlab.config.plan import PlannedRun, cost_of, structure_of
 
@@ -23,7 +24,7 @@ class Stack:
     runs: tuple[PlannedRun, ...]
     attempt: int = 0
 
-    @property
+    @cached_property
     def cost(self) -> float:
         """Relative time that the stack takes."""
         costs = [cost_of(run.spec) for run in self.runs]

@@ -29,11 +29,13 @@ COMPARED = ("commit", "device", "threads", "torch", "normlab")
 
 @dataclass(frozen=True)
 class Options:
-    """How to run, none of which changes a result. `jobs` None: a worker a core."""
+    """How to run, none of which changes a result. `jobs` None: a worker a core. `derived` are the tables and figures
+    that `overwrite` deletes with the runs."""
 
     output: Path
     resume: bool = False
     overwrite: bool = False
+    derived: Sequence[Path] = ()
     jobs: int | None = None
     fail_fast: bool = False
     trainer: str = TRAINER
@@ -112,7 +114,7 @@ def _sitting(
 ) -> Summary:
     folder = options.output
     if options.overwrite:
-        clear(folder)
+        clear(folder, options.derived)
     todo = remaining(folder, study, plan)
     _sweep_leftovers(folder)
     old = read_manifest(folder) or {}

@@ -11,7 +11,7 @@ from normlab.config.plan import PlannedRun
 from normlab.config.schema import Study
 from normlab.execute.lease import LOCK
 from normlab.execute.manifest import NAME, read_manifest
-from normlab.store import failed_ids, finished_ids
+from normlab.store import finished_ids
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
 # What normlab writes, by folder; `*` in a folder's place is a run's id.
@@ -20,7 +20,6 @@ WRITTEN = {
     "runs/*": ("run.json", "curve.csv", "curve.csv.gz", "timing.json"),
     "failed/*": ("error.txt",),
 }
-DERIVED = {"tables": (".csv", ".md", ".tex"), "figures": (".svg", ".png")}
 
 
 class Refused(ValueError):
@@ -66,26 +65,26 @@ def remaining(folder: Path, study: Study, plan: Sequence[PlannedRun]) -> list[Pl
     return [run for run in plan if run.id not in done]
 
 
-def clear(folder: Path) -> None:
-    """Delete what normlab wrote in `folder`, the manifest last; refuse if a run's folder holds something else."""
-    doomed: list[Path] = []
+def clear(folder: Path, derived: Sequence[Path]) -> None:
+    """Delete what normlab wrote in `folder`, the `derived` files (tables and figures) too, the manifest last.
+
+    Refuse before anything is deleted if the folder of a run holds something else."""
+    doomed: list[Path] = list(derived)
     foreign: list[Path] = []
     for path in _inside_runs(folder):
         names = WRITTEN[f"{path.parent.parent.name}/*"]
         (doomed if path.name in names else foreign).append(path)
     if foreign:
         raise Refused(f"{foreign[0]} was not written by normlab: move it away before --overwrite")
-    for name, suffixes in DERIVED.items():
-        doomed += [path for path in (folder / name).glob("*") if path.suffix in suffixes and path.is_file()]
     for path in doomed:
-        path.unlink()
+        path.unlink(missing_ok=True)
     for run in [*(folder / "runs").glob("*"), *(folder / "failed").glob("*")]:
         if RUN_ID.fullmatch(run.name):
             run.rmdir()
     for name in WRITTEN[""]:
         (folder / name).unlink(missing_ok=True)
-    for name in ("runs", "failed", *DERIVED):
-        remove_if_empty(folder / name)
+    for inner in {folder / "runs", folder / "failed", *(path.parent for path in derived)}:
+        remove_if_empty(inner)
 
 
 def _inside_runs(folder: Path) -> Iterator[Path]:
@@ -99,9 +98,3 @@ def remove_if_empty(folder: Path) -> None:
     """Remove `folder` if it is an empty one."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
-
-
-def state(folder: Path) -> dict[str, set[str]]:
-    """Ids by state: `finished`, and `failed` of those that are not."""
-    finished = finished_ids(folder)
-    return {"finished": finished, "failed": failed_ids(folder) - finished}

@@ -1,4 +1,4 @@
-"""The child process (`python -m normlab.execute.worker`): takes a stack, trains it, publishes its runs, reports.
+"""The child process: takes a stack, trains it, publishes its runs, reports.
 
 It ignores Ctrl-C, which the terminal sends to the whole group: the parent decides. It ends when the parent is gone.
 """
@@ -107,14 +107,13 @@ def keep_freed_memory() -> None:
 
 
 def main(descriptor: int, parent: int) -> None:
+    """Serve the process `parent` through the pipe that is open as `descriptor`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     _end_with(parent)
     pipe = Connection(descriptor)
     try:
-        path, setup = pipe.recv()
-        sys.path[:] = path
-        train = _boot(setup)
+        train = _boot(setup := pipe.recv())
         pipe.send(Ready())
         while (specs := pipe.recv()) is not None:
             if not _serve(pipe, setup, train, specs, parent):
@@ -192,10 +191,3 @@ def _end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-if __name__ == "__main__":
-    # Classes that travel through the pipe must be those of the importable module, not of `__main__`.
-    from normlab.execute import worker
-
-    worker.main(int(sys.argv[1]), int(sys.argv[2]))

@@ -132,3 +132,13 @@ def test_a_resume_under_other_circumstances_is_told(tmp_path: Path, fake_run: Ru
     watcher: Recorder
     _, watcher = fake_run(tiny_study(seeds=[0, 1]), tmp_path / "r", jobs=1, resume=True)
     assert len(watcher.warnings) == 1 and "threads 4 -> 1" in watcher.warnings[0]
+
+
+def test_workers_import_nothing_from_the_users_folder(
+    tmp_path: Path, fake_run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "random.py").write_text("raise SystemExit('the user's own file')")
+    (tmp_path / "errno.py").write_text("raise SystemExit('the user's own file')")
+    monkeypatch.chdir(tmp_path)
+    summary, _ = fake_run(tiny_study(seeds=[0]), tmp_path / "r", jobs=1)
+    assert summary.done == 2

@@ -109,7 +109,7 @@ def test_overwrite_deletes_what_normlab_wrote_and_nothing_else(tmp_path: Path, f
     mine = [folder / "notes.txt", folder / "tables" / "talk.pptx", folder / "runs" / "readme"]
     for path in mine:
         path.write_text("mine")
-    fake_run(tiny_study(seeds=[7]), folder, jobs=1, overwrite=True)
+    fake_run(tiny_study(seeds=[7]), folder, jobs=1, overwrite=True, derived=[folder / "tables" / "outcome.csv"])
     assert finished_ids(folder) == {run.id for run in expand(tiny_study(seeds=[7]))}
     assert all(path.read_text() == "mine" for path in mine)
     assert not (folder / "failed").exists() and not (folder / "tables" / "outcome.csv").exists()

@@ -92,6 +92,12 @@ def publish(root: Path, record: RunRecord) -> bool:
     return published
 
 
+def publish_copy(root: Path, run: Path) -> bool:
+    """Publish a copy of the run in the folder `run` under `root`, file by file as it is there."""
+    files = {name: (run / name).read_text(encoding="utf-8") for name in ("run.json", "curve.csv", "timing.json")}
+    return _publish_folder(root / "runs" / run.name, files)
+
+
 def publish_failure(root: Path, run_id: str, error: str) -> None:
     """Keep the traceback of a run that crashed; an older one of the same run is replaced."""
     folder = root / "failed" / run_id

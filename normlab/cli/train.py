@@ -25,6 +25,9 @@ Seeds = Annotated[str | None, typer.Option("--seeds", metavar="SEEDS", help="See
 DeviceName = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:N.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Worker processes; default: one a core.")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first run that crashes.")]
+Reuse = Annotated[
+    list[Path] | None, typer.Option("--reuse", metavar="DIR", help="Take runs that this results folder holds already.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress; failures and the answer only.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More lines, and tracebacks in full.")]
@@ -49,12 +52,13 @@ def run(
     device: DeviceName = "auto",
     jobs: Jobs = None,
     fail_fast: FailFast = False,
+    reuse: Reuse = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Train every run of a study and write its tables and figures."""
-    how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose)
+    how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose, reuse or [])
     train(Request(["run", config, *(overrides or [])], config, overrides or [], how))
 
 
@@ -69,12 +73,13 @@ def sweep_lr(
     device: DeviceName = "auto",
     jobs: Jobs = None,
     fail_fast: FailFast = False,
+    reuse: Reuse = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Train a study that varies the learning rate, and say up to which rate each setting trains."""
-    how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose)
+    how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose, reuse or [])
     train(Request(["sweep-lr", config, *(overrides or [])], config, overrides or [], how, needs_axis="optim.lr"))
 
 
@@ -92,6 +97,7 @@ def collapse(
     device: DeviceName = "auto",
     jobs: Jobs = None,
     fail_fast: FailFast = False,
+    reuse: Reuse = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -102,7 +108,7 @@ def collapse(
     given = {name: value for name, value in options.items() if value is not None}
     spelled = [word for name, value in given.items() for word in (name, value)]
     changes = [*(f"{paths[name]}={value}" for name, value in given.items()), *(overrides or [])]
-    how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose)
+    how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose, reuse or [])
     train(Request(["collapse", *spelled, *(overrides or [])], "collapse", changes, how))
 
 

@@ -14,6 +14,7 @@ import typer
 if TYPE_CHECKING:
     from normlab.config.plan import PlannedRun
     from normlab.config.schema import Study
+    from normlab.execute.devices import Device
     from normlab.execute.signals import Interrupts
     from normlab.execute.sweep import Summary, Watcher
 
@@ -33,6 +34,7 @@ class Choices:
     json: bool = False
     quiet: bool = False
     verbose: bool = False
+    reuse: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,12 @@ def _train(request: Request, interrupts: Interrupts) -> int:
     folder = request.how.output or Path("results") / study.name
     how = request.how
     derived = _derived(folder) if how.overwrite else []
-    options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast)
+    options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, how.reuse)
     try:
         _check_axis(request, study)
         device = resolve_device(request.how.device)
         if request.how.dry_run:
-            return _dry_run(request, study, plan, device.name)
+            return _dry_run(request, study, plan, device)
         watcher = _watcher(request, folder)
         summary = run_study(study, plan, options, device, request.canonical(), interrupts, watcher)
         _answer(request, folder, summary)
@@ -169,7 +171,7 @@ def _answer(request: Request, folder: Path, summary: Summary) -> None:
         print(f"{len(summary.failed)} runs failed; try them again with:\n  {request.to_resume()}", file=sys.stderr)
 
 
-def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device: str) -> int:
+def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device: Device) -> int:
     from normlab.config.plugins import load_plugins
     from normlab.execute.display import duration
     from normlab.execute.estimate import estimate
@@ -179,9 +181,10 @@ def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device:
     folder = request.how.output or Path("results") / study.name
     check_folder(folder, request.how.resume, request.how.overwrite)
     todo = remaining(folder, study, plan) if request.how.resume else list(plan)
+    todo = _not_reusable(request, study, todo, device)
     load_plugins(study.plugins)
-    stacks, workers = cut(todo, request.how.jobs, device)
-    seconds = estimate(stacks, workers, study.thresholds, device) if todo else 0.0
+    stacks, workers = cut(todo, request.how.jobs, device.name)
+    seconds = estimate(stacks, workers, study.thresholds, device.name) if todo else 0.0
     if request.how.json:
         facts: dict[str, Any] = {"runs": [{"id": run.id, "label": run.label} for run in todo], "stacks": len(stacks)}
         print(_json({**facts, "workers": workers, "seconds": round(seconds, 1), "output": str(folder)}))
@@ -190,6 +193,16 @@ def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device:
         print(f"{run.id}  {run.label}")
     print(f"{len(todo)} runs in {len(stacks)} stacks on {workers} workers, about {duration(seconds)}; nothing written")
     return 0
+
+
+def _not_reusable(request: Request, study: Study, todo: Sequence[PlannedRun], device: Device) -> list[PlannedRun]:
+    from normlab.execute.manifest import environment
+    from normlab.execute.reuse import check_sources, reusable
+
+    check_sources(request.how.reuse)
+    env = environment(device.name, device.title)
+    found = reusable(todo, request.how.reuse, study.thresholds, env)
+    return [run for run in todo if run.id not in found]
 
 
 def _json(value: Any) -> str:

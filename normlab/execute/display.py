@@ -137,6 +137,9 @@ class Lines:
     def warn(self, text: str) -> None:
         self.say(f"warning: {text}", always=True)
 
+    def note(self, text: str) -> None:
+        self.say(text)
+
     def end(self) -> None:
         pass
 

@@ -65,6 +65,9 @@ class LiveTable:
     def warn(self, text: str) -> None:
         self.console.print(Text(f"warning: {text}", style="yellow"))
 
+    def note(self, text: str) -> None:
+        self.console.print(Text(text))
+
     def end(self) -> None:
         self._draw()
         self.live.stop()

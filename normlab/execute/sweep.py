@@ -17,11 +17,12 @@ from normlab.execute.events import Event, Failed, Finished
 from normlab.execute.lease import Held, lease
 from normlab.execute.local import Pool
 from normlab.execute.manifest import cores, environment, now, plan_facts, read_manifest, write_manifest
+from normlab.execute.reuse import check_sources, reusable
 from normlab.execute.signals import Interrupts
 from normlab.execute.stacks import MAX_LANES, Stack, make_stacks
 from normlab.execute.target import Refused, check_folder, clear, remaining, remove_if_empty
 from normlab.execute.worker import TRAINER, Setup
-from normlab.store import write_file
+from normlab.store import publish_copy, write_file
 
 # Circumstances that may change the last digits of a result; `--resume` under others is told, not refused.
 COMPARED = ("commit", "device", "threads", "torch", "normlab")
@@ -38,6 +39,7 @@ class Options:
     derived: Sequence[Path] = ()
     jobs: int | None = None
     fail_fast: bool = False
+    reuse: Sequence[Path] = ()
     trainer: str = TRAINER
 
 
@@ -49,6 +51,8 @@ class Watcher(Protocol):
     def see(self, event: Event) -> None: ...
 
     def warn(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None: ...
 
     def end(self) -> None: ...
 
@@ -87,6 +91,7 @@ def run_study(
 ) -> Summary:
     """Run what `plan` still lacks in `options.output`; raise `Refused`, `Stopped`, OSError or `CannotStart`."""
     folder = options.output
+    check_sources(options.reuse)
     # In a results folder the lease comes first: that somebody is writing it is the better answer.
     if read_manifest(folder) is None:
         check_folder(folder, options.resume, options.overwrite)
@@ -127,6 +132,13 @@ def _sitting(
         watcher.warn(f"the runs in {folder} were made under other circumstances: {', '.join(changed)}")
     write_manifest(folder, facts, env, earlier)
     write_file(folder / "config.yaml", study_yaml(study))
+    reused = reusable(todo, options.reuse, study.thresholds, env)
+    for run in reused.values():
+        publish_copy(folder, run)
+    if reused:
+        sources = sorted({str(run.parent.parent) for run in reused.values()})
+        watcher.note(f"{len(reused)} of {len(todo)} runs taken from {', '.join(sources)}")
+    todo = [run for run in todo if run.id not in reused]
     stacks, workers = cut(todo, options.jobs, device.name)
     summary = Summary(planned=len(plan), todo=len(todo))
     setup = Setup(
@@ -137,9 +149,11 @@ def _sitting(
         facts=tuple((key, env[key]) for key in ("commit", "dirty", "device_name")),
         trainer=options.trainer,
     )
-    session: dict[str, Any] = {"started": now(), "ended": None, "jobs": workers}
+    session: dict[str, Any] = {"started": now(), "ended": None, "jobs": workers, "reused": len(reused)}
     start = time.monotonic()
     if not todo:
+        if reused:
+            write_manifest(folder, facts, env, [*earlier, session | {"ended": now(), "done": 0, "failed": 0}])
         return summary
     with interrupts.deferring():
         try:

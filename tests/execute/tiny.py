@@ -35,6 +35,7 @@ class Recorder:
 
     events: list[Event] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     todo: list[str] = field(default_factory=list)
     ended: bool = False
 
@@ -46,6 +47,9 @@ class Recorder:
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
     def end(self) -> None:
         self.ended = True

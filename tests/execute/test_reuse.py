@@ -1,0 +1,72 @@
+"""`--reuse DIR` takes the runs that two studies share, if they were made under the same circumstances."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny import Runner, tiny_study
+
+from normlab.config.plan import expand
+from normlab.config.schema import Thresholds
+from normlab.execute.manifest import environment, read_manifest
+from normlab.execute.reuse import SAME
+from normlab.execute.target import Refused
+from normlab.store import finished_ids
+
+SMALL, LARGE = tiny_study(seeds=(0, 1)), tiny_study(seeds=(0, 1, 2))
+
+
+@pytest.fixture
+def source(tmp_path: Path, fake_run: Runner) -> Path:
+    """A finished folder whose runs say that they were made here and now, as the real trainer's do."""
+    fake_run(SMALL, tmp_path / "source", jobs=1)
+    env = environment("cpu", "a cpu")
+    facts = {"timing.json": {key: env[key] for key in SAME}, "run.json": {"thresholds": Thresholds().model_dump()}}
+    for name, added in facts.items():
+        for file in (tmp_path / "source").glob(f"runs/*/{name}"):
+            file.write_text(json.dumps({**json.loads(file.read_text()), **added}))
+    return tmp_path / "source"
+
+
+def test_shared_runs_are_copied_and_the_rest_is_trained(tmp_path: Path, fake_run: Runner, source: Path) -> None:
+    summary, watcher = fake_run(LARGE, tmp_path / "new", jobs=1, reuse=[source])
+    shared = {run.id for run in expand(SMALL)}
+    assert set(watcher.todo) == finished_ids(tmp_path / "new") - shared and summary.done == 2
+    for id in shared:
+        for name in ("run.json", "curve.csv", "timing.json"):
+            old, new = (folder / "runs" / id / name for folder in (source, tmp_path / "new"))
+            assert old.read_bytes() == new.read_bytes()
+    assert watcher.notes == [f"4 of 6 runs taken from {source}"]
+    manifest = read_manifest(tmp_path / "new")
+    assert manifest and manifest["sessions"][0]["reused"] == 4
+
+
+def test_all_runs_may_come_from_elsewhere(tmp_path: Path, fake_run: Runner, source: Path) -> None:
+    summary, _ = fake_run(SMALL, tmp_path / "new", jobs=1, reuse=[source])
+    assert summary.done == 0 and finished_ids(tmp_path / "new") == finished_ids(source)
+    manifest = read_manifest(tmp_path / "new")
+    assert manifest and manifest["sessions"][0]["reused"] == 4
+
+
+@pytest.mark.parametrize("key", SAME)
+def test_runs_made_under_other_circumstances_are_trained_again(
+    tmp_path: Path, fake_run: Runner, source: Path, key: str
+) -> None:
+    for timing in source.glob("runs/*/timing.json"):
+        timing.write_text(json.dumps({**json.loads(timing.read_text()), key: "another"}))
+    summary, _ = fake_run(SMALL, tmp_path / "new", jobs=1, reuse=[source])
+    assert summary.done == 4
+
+
+def test_other_thresholds_judge_anew(tmp_path: Path, fake_run: Runner, source: Path) -> None:
+    stricter = tiny_study(seeds=(0, 1), thresholds=Thresholds(unsteady_margin=0.1))
+    summary, _ = fake_run(stricter, tmp_path / "new", jobs=1, reuse=[source])
+    assert summary.done == 4
+
+
+def test_a_source_without_results_is_refused_before_anything_is_written(tmp_path: Path, fake_run: Runner) -> None:
+    with pytest.raises(Refused, match="expected the results folder"):
+        fake_run(SMALL, tmp_path / "new", jobs=1, reuse=[tmp_path / "nowhere"])
+    assert not (tmp_path / "new").exists()

@@ -71,6 +71,7 @@ class Request:
         words += [f"-o {shlex.quote(str(how.output))}"] if how.output else []
         words += [f"--device {how.device}"] if how.device != "auto" else []
         words += [f"--jobs {how.jobs}"] if how.jobs else []
+        words += [f"--reuse {shlex.quote(str(folder))}" for folder in how.reuse]
         return " ".join([*words, "--resume"])
 
 

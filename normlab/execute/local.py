@@ -102,7 +102,7 @@ class Pool:
         said = tempfile.TemporaryFile()
         arguments = [str(theirs.fileno()), str(os.getpid()), json.dumps(sys.path)]
         # The blocked mask is inherited: a Ctrl-C before the child can ignore it would print its traceback.
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", WORKER, *arguments],
@@ -113,7 +113,7 @@ class Pool:
                 stderr=said,
             )
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         worker = Worker(process, ours, said)
         try:
@@ -136,6 +136,9 @@ class Pool:
             raise OSError(message.code, message.text)
         elif isinstance(message, Crashed):
             yield from self._lose(worker, message.reason, message.text, died=False)
+            if message.leaving:
+                self.workers.remove(worker)
+                self._end(worker)
         else:
             yield self._report(worker, message)
 
@@ -176,6 +179,7 @@ class Pool:
             yield Failed(run.id, reason)
 
     def _end(self, worker: Worker) -> int:
+        """Exit code of a worker that is leaving by itself, or is made to."""
         worker.pipe.close()
         try:
             return worker.process.wait(GRACE)

@@ -20,7 +20,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     labels = {run["id"]: run["label"] for run in manifest["runs"]}
     done = finished_ids(folder) & labels.keys()
     failed = (failed_ids(folder) & labels.keys()) - done
-    outcomes = Counter(read_run(folder / "runs" / run)["outcome"] for run in done)
+    outcomes = Counter(_outcome(folder / "runs" / run) for run in done)
     return {
         "folder": str(folder),
         "planned": len(labels),
@@ -31,6 +31,13 @@ def read_status(folder: Path) -> dict[str, Any] | None:
         "writer": holder(folder),
         "command": manifest["command"],
     }
+
+
+def _outcome(folder: Path) -> str | None:
+    try:
+        return read_run(folder)["outcome"]
+    except FileNotFoundError:  # Being overwritten at this moment.
+        return None
 
 
 def _failure(folder: Path, run: str, label: str) -> dict[str, str]:

@@ -67,10 +67,11 @@ class Published:
 
 @dataclass(frozen=True)
 class Crashed:
-    """The stack raised; nothing of it that is not published yet will be."""
+    """The stack raised; what of it is not published is lost. `leaving`: the worker takes no other stack."""
 
     reason: str
     text: str
+    leaving: bool
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,10 @@ def _serve(pipe: Connection, setup: Setup, train: Callable[..., Any], specs: Seq
             pipe.send(DiskFull(error.errno, str(error)))
             return False
         summary = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-        pipe.send(Crashed(summary, traceback.format_exc()))
         # A CUDA error can leave the device's context unusable.
-        return setup.device == "cpu"
+        leaving = setup.device != "cpu"
+        pipe.send(Crashed(summary, traceback.format_exc(), leaving))
+        return not leaving
     return True
 
 

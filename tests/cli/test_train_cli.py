@@ -207,15 +207,16 @@ def messages() -> str:
 RUN_WITH = {"--resume": ["--resume"], "--overwrite": ["--overwrite"], "-o": ["-o", "RESULTS", "--resume"]}
 RUN_WITH |= {"--device": ["--device", "cpu"], "--seeds": ["--seeds", "0"], "--jobs": ["--jobs", "2"]}
 RUN_WITH |= {name: [name] for name in ("--json", "--quiet", "--verbose", "--fail-fast", "--dry-run", "-q", "-v")}
-RUN_WITH |= {"--output": ["--output", "RESULTS", "--resume"]}
+RUN_WITH |= {"--output": ["--output", "RESULTS", "--resume"], "--reuse": ["--reuse", "RESULTS"]}
 OF_COLLAPSE = {"--layers": "2", "--norms": "none", "--lr": "1e-3", "--steps": "5"}
+OF_PYTHON = {"-c"}
 OF_GIT = {"--short", "--porcelain", "--untracked-files", "--"}
 
 
 def test_every_flag_that_a_message_names_runs(
     study: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_calibration: None
 ) -> None:
-    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", messages())) - OF_GIT - {"-m"}
+    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", messages())) - OF_GIT - OF_PYTHON
     assert named <= RUN_WITH.keys() | OF_COLLAPSE.keys(), named - RUN_WITH.keys() - OF_COLLAPSE.keys()
     for flag, words in RUN_WITH.items():
         words = [str(results) if word == "RESULTS" else word for word in words]

@@ -1,9 +1,9 @@
 """One folder a run, published by one rename: it exists whole or not at all (no torch, no pandas).
 
-    results/<study>/runs/<id>/run.json     what was asked and how it ended (strict JSON, null for what is not finite)
-                              curve.csv    one row a step: losses, gradient norm, largest activation by layer
-                              timing.json  circumstances: seconds, memory, device, versions; never compared
-    results/<study>/failed/<id>/error.txt  traceback of a run that crashed (a diverged run did not crash)
+results/<study>/runs/<id>/run.json     what was asked and how it ended (strict JSON, null for what is not finite)
+                          curve.csv    one row a step: losses, gradient norm, largest activation by layer
+                          timing.json  circumstances: seconds, memory, device, versions; never compared
+results/<study>/failed/<id>/error.txt  traceback of a run that crashed (a diverged run did not crash)
 """
 
 from __future__ import annotations

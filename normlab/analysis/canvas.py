@@ -139,6 +139,10 @@ def reference_lines(axis: Axes, runs: pd.DataFrame, results: Results) -> None:
 
 def render(figure: Figure) -> dict[str, bytes]:
     """The figure as svg and png, without date and version, so that the same figure gives the same bytes."""
+    # The layout is worked out once, for both; savefig would do it again for each.
+    FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     images = {}
     for suffix, canvas in (("svg", FigureCanvasSVG), ("png", FigureCanvasAgg)):
         canvas(figure)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
@@ -137,12 +138,14 @@ def read_curve(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Curve (step, train_loss, grad_norm, val_loss) and activations (step, layer, rms) of a published run."""
     try:
         # Not pandas' own reader: that of older versions may be off in the last digit.
-        rows = pd.DataFrame(store.read_curve(folder), dtype="float64")
-        curve = rows[list(CURVE)].astype(CURVE)
-        layers = [column for column in map(str, rows) if column.startswith("act_rms_")]
-        taken = rows.dropna(subset=layers, how="all") if layers else rows.iloc[:0]
-        activations = taken.melt("step", layers, "layer", "rms").sort_values("step", kind="stable")
-        activations["layer"] = activations["layer"].str.removeprefix("act_rms_")
-        return curve, activations.astype(ACTIVATIONS)
+        columns = store.read_curve(folder)
+        curve = pd.DataFrame({name: columns[name] for name in CURVE}).astype(CURVE)
+        layers = [name for name in columns if name.startswith("act_rms_")]
+        rms = np.array([columns[name] for name in layers], dtype=float).reshape(len(layers), len(curve))
+        taken = ~np.isnan(rms).all(axis=0)
+        numbers = [int(name.removeprefix("act_rms_")) for name in layers]
+        steps = curve["step"].to_numpy()[taken]
+        long = {"step": steps.repeat(len(layers)), "layer": numbers * len(steps), "rms": rms[:, taken].T.ravel()}
+        return curve, pd.DataFrame(long).astype(ACTIVATIONS)
     except (OSError, EOFError, ValueError, KeyError, StopIteration) as error:
         raise ResultsError(f"{folder}: its curve cannot be read: {' '.join(str(error).split())}") from error

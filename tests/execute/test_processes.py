@@ -169,23 +169,28 @@ def test_a_signal_to_the_group_keeps_finished_runs_and_leaves_no_child(
 
 def test_a_second_ctrl_c_does_not_wait_and_a_second_start_is_told_who_writes(endless: Path, tmp_path: Path) -> None:
     folder = tmp_path / "r"
-    with started(command(endless, folder, "--jobs", "2", "-q")) as process:
-        wait_until(lambda: len(group(process.pid)) == 3)
+    arguments = command(endless, folder, "--jobs", "2", "-q")
+    # A parent that would wait for its workers for ever.
+    arguments[2] = f"import normlab.execute.local as local; local.GRACE = 1e6; {arguments[2]}"
+    with started(arguments) as process:
         wait_until(lambda: (folder / "manifest.json").exists())
+        wait_until(lambda: len(group(process.pid)) == 3)
         other = subprocess.run(command(endless, folder, "--resume"), capture_output=True, text=True)
         assert other.returncode == 2 and f"process {process.pid}" in other.stderr
         workers = [pid for pid in group(process.pid) if pid != process.pid]
         for pid in workers:
             os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all(status_of(pid)["State"].startswith("T") for pid in workers))
         process.send_signal(signal.SIGINT)
-        # The parent has asked a worker that cannot hear to end; it would wait for it a while.
-        wait_until(lambda: all(pending(pid, signal.SIGTERM) for pid in workers))
+        # The parent has asked its workers to end, who cannot hear it.
+        wait_until(lambda: all(int(status_of(pid)["ShdPnd"], 16) >> (signal.SIGTERM - 1) & 1 for pid in workers))
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130 and "--resume" not in stderr
         wait_until(lambda: not group(process.pid))
 
 
-def pending(pid: int, signum: int) -> bool:
-    lines = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
-    return bool(int(lines["ShdPnd"], 16) >> (signum - 1) & 1)
+def status_of(pid: int) -> dict[str, str]:
+    """The fields of /proc/PID/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)

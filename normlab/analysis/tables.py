@@ -140,7 +140,7 @@ def window_table(results: Results) -> Table:
             ends = labels[window.low] if window.low == window.high else f"{labels[window.low]} to {labels[window.high]}"
             text = f"{open_edge}{window.decades:.2f} ({ends})"
         if window.pending:
-            text += f", {window.pending} runs missing or failed"
+            text += f", {window.pending} run{'s' if window.pending > 1 else ''} missing or failed"
         best_text = f"{mean_text(means[best])} at {labels[best]}" if means else "–"
         rows.append([results.name(axes, key) or results.study.name, text, best_text])
         best_spread = spread(means[best] if means else [])
@@ -177,7 +177,7 @@ def sensitivity_table(results: Results) -> Table:
         if lacking:
             text += f" ({len(values)}/{len(s.by_seed)} seeds complete)"
         edge = "–" if math.isnan(s.best) else "yes" if s.on_edge else "no"
-        best, largest = labels.get(s.best, "none"), labels.get(s.largest, "none")
+        best, largest = labels.get(s.best, "none" if values else "–"), labels.get(s.largest, "none")
         rows.append([results.name(axes, key) or results.study.name, text, best, edge, largest])
         data.append(
             dict(zip(axes, key, strict=True))

@@ -118,6 +118,14 @@ def test_a_condition_that_never_trains(tmp_path: Path) -> None:
     assert found["lr_sensitivity"].rows == [["toy", "0.00", "none", "–", "none"]]
 
 
+def test_a_condition_that_is_not_complete_has_no_best_rate(tmp_path: Path) -> None:
+    of = synthetic.study(synthetic.axis("optim.lr", "1e-3", "1e-2"))
+    ends = {"1e-3": "trained", "1e-2": "missing"}
+    found = tables(synthetic.make_results(tmp_path / "toy", of, lambda run: ends[run.cell["optim.lr"]]))
+    assert found["lr_sensitivity"].rows == [["toy", "– (0/1 seeds complete)", "–", "–", "1e-3"]]
+    assert found["lr_window"].rows == [["toy", "≥ 0.00 (1e-3), 1 run missing or failed", "0.50 at 1e-3"]]
+
+
 def test_steps_to_loss(tmp_path: Path) -> None:
     of = synthetic.study(synthetic.axis("model.norm", "none", "layernorm"), seeds=(0, 1, 2), reach=(1.0, 0.1))
     ends = {"none": ["trained", "better", "better"], "layernorm": ["nan@50", "stalled", "failed"]}

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import torch
-from tiny import tiny, train
+from tiny_nets import tiny, train
 
 from normlab.config.names import KNOWN
 from normlab.config.schema import Thresholds

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny, train
+from tiny_nets import tiny, train
 
 from normlab.model import layers
 from normlab.model.decoder import build

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny, train
+from tiny_nets import tiny, train
 from torch import Tensor, nn
 
 from normlab.model import decoder as decoder_module

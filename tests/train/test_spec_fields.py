@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tiny import tiny, train
+from tiny_nets import tiny, train
 
 from normlab.config.schema import Node, RunSpec
 from normlab.store import curve_csv, strict_json

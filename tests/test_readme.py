@@ -54,7 +54,8 @@ def test_the_example_of_a_norm_and_a_placement_of_ones_own_trains(tmp_path: Path
 
 
 def test_every_file_that_is_shown_or_linked_exists() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    prose = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\(([^)#:]+)\)", prose)
     assert links and all((ROOT / link).exists() for link in links)
 
 

@@ -16,7 +16,8 @@ PROGRESS_EVERY = 10.0
 
 @dataclass
 class Row:
-    """One run on the board; `state` is waiting, running, failed or the outcome, `losses` its training losses so far."""
+    """One run on the board; `state` is waiting, running, failed or the outcome, `losses` its training losses so far;
+    `note` says how it ended, `brief` the same in a few characters."""
 
     label: str
     cost: float
@@ -25,6 +26,7 @@ class Row:
     steps: int = 0
     losses: list[float] = field(default_factory=list)
     note: str = ""
+    brief: str = ""
 
     @property
     def share(self) -> float:
@@ -58,8 +60,10 @@ class Board:
                     row.step, row.steps = step, steps
                     row.losses.append(loss)
             case Finished(run, outcome, loss, onset):
-                self.rows[run].state = outcome
-                self.rows[run].note = f"at step {onset}" if onset is not None else f"final loss {loss}"
+                row = self.rows[run]
+                row.state = outcome
+                row.note = f"at step {onset}" if onset is not None else f"final loss {loss}"
+                row.brief = f"@{onset}" if onset is not None else f" {loss:.3g}" if loss is not None else ""
             case Retried(ids, _):
                 for run in ids:
                     row = self.rows[run]
@@ -87,6 +91,17 @@ class Board:
         return (time.monotonic() - self.started) * (1 - done) / done if done > 0.002 else None
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def opening_line(todo: int, planned: int, workers: int, folder: Path) -> str:
+    """What is about to be run, by how many workers, and where the results go."""
+    kept = f", {planned - todo} already there" if planned > todo else ""
+    return f"{counted(todo, 'run')} on {counted(workers, 'worker')}{kept} -> {folder}"
+
+
 def duration(seconds: float) -> str:
     """`42 s`, `7 min`, `1 h 23 min`."""
     if seconds < 90:
@@ -110,9 +125,7 @@ class Lines:
 
     def begin(self, todo: Sequence[PlannedRun], planned: int, workers: int) -> None:
         self.board.begin(todo)
-        already = planned - len(todo)
-        kept = f", {already} already there" if already else ""
-        self.say(f"{len(todo)} runs on {workers} worker{'s' if workers > 1 else ''}{kept} -> {self.folder}")
+        self.say(opening_line(len(todo), planned, workers, self.folder))
 
     def see(self, event: Event) -> None:
         self.board.see(event)

@@ -1,4 +1,4 @@
-"""The live table of a terminal: runs with bar, sparkline and state, at most as many as fit, and the time left."""
+"""The live table of a terminal: a row a run, as many and as wide as fit, and the time left."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from normlab.config.plan import PlannedRun
-from normlab.execute.display import Board, Row, duration, failure_line
+from normlab.execute.display import Board, Row, counted, duration, failure_line, opening_line
 from normlab.execute.events import Event, Failed, Retried
 
 TICKS = "▁▂▃▄▅▆▇█"
 COLOURS = {"trained": "green", "unsteady": "yellow", "stalled": "yellow", "running": "cyan", "waiting": "dim"}
+BAR, SPARK, GAP = 16, 20, 2
+# A label of up to this many characters counts for more than bar and sparkline.
+LABEL = 48
 # Lines that are not runs: header and rule, summary, total bar, a blank one.
 FRAME = 6
 REDRAW_EVERY = 0.2
@@ -46,9 +49,7 @@ class LiveTable:
 
     def begin(self, todo: Sequence[PlannedRun], planned: int, workers: int) -> None:
         self.board.begin(todo)
-        already = planned - len(todo)
-        kept = f", {already} already there" if already else ""
-        self.console.print(f"{len(todo)} runs on {workers} workers{kept} -> {self.folder}", highlight=False)
+        self.console.print(Text(opening_line(len(todo), planned, workers, self.folder)))
         self.live.start()
         self._draw()
 
@@ -58,7 +59,8 @@ class LiveTable:
             line = failure_line(self.board.rows[event.id].label, event.id, event.reason, self.folder)
             self.live.console.print(Text(line, style="red"))
         elif isinstance(event, Retried):
-            self.live.console.print(Text(f"{event.reason}: trying {len(event.ids)} runs once more", style="yellow"))
+            text = f"{event.reason}: trying {counted(len(event.ids), 'run')} once more"
+            self.live.console.print(Text(text, style="yellow"))
         if time.monotonic() - self.drawn > REDRAW_EVERY:
             self._draw()
 
@@ -79,21 +81,18 @@ class LiveTable:
     def render(self) -> Group:
         """The table, the line about what does not fit, and the total bar."""
         shown, hidden = self._fitting()
-        table = Table(box=None, pad_edge=False, expand=False)
-        for name in ("run", "", "step", "train loss", "", "state"):
-            table.add_column(name, no_wrap=True, overflow="ellipsis")
-        for row in shown:
-            table.add_row(*_cells(row))
-        board = self.board
-        parts = [f"{board.ended} of {len(board.rows)} runs ended"]
+        board, width = self.board, self.console.width
+        parts = [f"{board.ended} of {counted(len(board.rows), 'run')} ended"]
         parts += [f"{board.count(state)} {state}" for state in ("running", "waiting", "failed") if board.count(state)]
         if hidden:
             parts.append(f"{hidden} not shown")
         left = board.left
         eta = "" if left is None else f"  {duration(left)} left"
         total = Table.grid(padding=(0, 1))
-        total.add_row(ProgressBar(1.0, board.fraction, width=40), Text(f"{100 * board.fraction:.0f} %{eta}"))
-        return Group(table, Text(", ".join(parts), style="dim"), total)
+        bar = ProgressBar(1.0, board.fraction, width=max(4, min(40, width - 24)))
+        total.add_row(bar, Text(f"{100 * board.fraction:.0f} %{eta}"))
+        summary = Text(", ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(_table(shown, width), summary, total)
 
     def _fitting(self) -> tuple[list[Row], int]:
         """Running runs first, then those that ended, then those that wait; as many as the terminal is high."""
@@ -103,14 +102,30 @@ class LiveTable:
         return ranked[:room], max(0, len(ranked) - room)
 
 
-def _cells(row: Row) -> tuple[Text | ProgressBar, ...]:
-    colour = COLOURS.get(row.state, "red")
-    loss = f"{row.losses[-1]:.3f}" if row.losses else ""
-    return (
-        Text(row.label),
-        ProgressBar(1.0, row.share, width=16),
-        Text(f"{row.step}/{row.steps}" if row.steps else ""),
-        Text(sparkline(row.losses)),
-        Text(loss),
-        Text(f"{row.state} {row.note}".strip(), style=colour),
-    )
+def _table(rows: Sequence[Row], width: int) -> Table:
+    """Label, step, loss and state always; sparkline and bar where `width` has room for them beside whole labels."""
+    labels = [row.label for row in rows]
+    steps = [f"{row.step}/{row.steps}" if row.steps else "" for row in rows]
+    losses = [f"{row.losses[-1]:.3f}" if row.losses else "" for row in rows]
+    states = [row.state + row.brief for row in rows]
+    needed = sum(max(map(len, [name, *cells])) + GAP for name, cells in (("step", steps), ("loss", losses)))
+    needed += max(map(len, ["state", *states])) + GAP
+    room = width - needed
+    spare = room - min(LABEL, max(map(len, ["run", *labels])))
+    spark, bar = spare >= SPARK + GAP, spare >= SPARK + BAR + 2 * GAP
+    room -= spark * (SPARK + GAP) + bar * (BAR + GAP)
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, expand=False)
+    for name in ("run", *[""] * bar, "step", "loss", *[""] * spark, "state"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for row, label, step, loss, state in zip(rows, labels, steps, losses, states, strict=True):
+        bars = [ProgressBar(1.0, row.share, width=BAR)] if bar else []
+        sparks = [Text(sparkline(row.losses, SPARK))] if spark else []
+        style = COLOURS.get(row.state, "red")
+        table.add_row(Text(_cut(label, room)), *bars, Text(step), Text(loss), *sparks, Text(state, style=style))
+    return table
+
+
+def _cut(label: str, width: int) -> str:
+    """The end of a label that is too long: its last parts, such as the seed, tell neighbours apart."""
+    width = max(width, 8)
+    return label if len(label) <= width else f"…{label[-(width - 1) :]}"

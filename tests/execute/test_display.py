@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tiny import tiny_study
+from tiny import axis, tiny_study
 
 from normlab.config.plan import expand
 from normlab.execute.display import Board, Lines, duration
@@ -70,6 +70,43 @@ def test_the_live_table_fits_the_terminal_and_shows_running_runs_first(height: i
     assert LABELS[IDS[1]] in lines[1] and "8/10" in lines[1] and "running" in lines[1]
     assert "1 of 40 runs ended, 3 running, 36 waiting" in capture.get()
     assert ("not shown" in capture.get()) == (height < 40)
+
+
+GRID = expand(tiny_study(axes=(axis("model.depth", [12, 30]), axis("optim.lr", [3e-4, 1e-3])), seeds=range(3)))
+
+
+@pytest.mark.parametrize(("width", "bar", "spark"), [(60, False, False), (80, False, False), (120, True, True)])
+def test_the_live_table_says_which_run_stands_where_at_every_width(width: int, bar: bool, spark: bool) -> None:
+    console = Console(file=io.StringIO(), width=width, height=24, force_terminal=True, color_system=None)
+    table = LiveTable(Path("out"), console)
+    table.board.begin(GRID)
+    ids = [run.id for run in GRID]
+    for event in (
+        Started(tuple(ids[:4])),
+        *(Advanced(tuple(ids[:4]), step, 10_000, (2.87 + 1 / step, 4.5, 4.5, 4.5), (True,) * 4) for step in (1, 9_000)),
+        Finished(ids[1], "unsteady", 2.8712345, None),
+        Finished(ids[2], "nan", None, 312),
+        Failed(ids[3], "RuntimeError: a long reason that would push everything else from the screen"),
+    ):
+        table.board.see(event)
+    with console.capture() as capture:
+        console.print(table.render())
+    lines = capture.get().rstrip("\n").split("\n")
+    assert all(len(line) <= width for line in lines) and len(lines) == 1 + len(GRID) + 2
+    running, unsteady, nan, failed = lines[1:5]
+    assert ["2.870", "9000/10000"] == sorted(set(running.split()) & {"9000/10000", "2.870"})
+    states = [line.rstrip() for line in (running, unsteady, nan, failed)]
+    assert [text.split("  ")[-1] for text in states] == ["running", "unsteady 2.87", "nan@312", "failed"]
+    assert all(line.split("  ")[0].endswith(run.label[-16:]) for run, line in zip(GRID, lines[1:], strict=False))
+    assert (width < 80) or all(line.startswith(run.label) for run, line in zip(GRID, lines[1:], strict=False))
+    assert ("━" in running, "▁" in running) == (bar, spark)
+
+
+def test_one_run_is_not_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines(Path("out"))
+    lines.begin(PLAN[:1], 1, 1)
+    lines.begin(PLAN, 41, 2)
+    assert capsys.readouterr().err == "1 run on 1 worker -> out\n40 runs on 2 workers, 1 already there -> out\n"
 
 
 def test_the_live_table_prints_a_failure_when_it_happens() -> None:

@@ -37,7 +37,7 @@ def draw(results: Results) -> Figure:
     maps = {key: _map(results.activations, runs) for key, runs in shown}
     norm = _norm(list(maps.values()))
     for axis, (key, runs) in zip(axes, shown, strict=True):
-        _draw_map(axis, maps[key], norm)
+        _draw_map(axis, maps[key], norm, float(runs["train.eval_every"].max()))
         name = results.name(axes_names, key) or results.study.name
         axis.set_title(plain(f"{name}\n{outcome_text(runs)}".replace("), ", "),\n")), fontsize=7)
         axis.grid(False)
@@ -57,7 +57,9 @@ def draw(results: Results) -> Figure:
 def _map(activations: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Largest finite RMS over the runs: a row a layer, a column a step."""
     mine = activations[activations["id"].isin(runs["id"]) & np.isfinite(activations["rms"])]
-    return mine.pivot_table(index="layer", columns="step", values="rms", aggfunc="max", observed=True)
+    found = mine.pivot_table(index="layer", columns="step", values="rms", aggfunc="max", observed=True)
+    # A layer that is never finite keeps its place.
+    return found if found.empty else found.reindex(range(int(found.index.max()) + 1))
 
 
 def _norm(maps: list[pd.DataFrame]) -> LogNorm:
@@ -69,10 +71,18 @@ def _norm(maps: list[pd.DataFrame]) -> LogNorm:
     return LogNorm(low, max(high, low * 1.01))
 
 
-def _draw_map(axis: Axes, values: pd.DataFrame, norm: LogNorm) -> None:
+def _draw_map(axis: Axes, values: pd.DataFrame, norm: LogNorm, every: float) -> None:
+    """`every`: steps between evaluations, the width of a cell that has no neighbour to end at."""
     if values.empty:
         return
-    steps, layers = values.columns.to_numpy(float), values.index.to_numpy(float)
+    layers = values.index.to_numpy(float)
+    across, up = _edges(values.columns.to_numpy(float), every), np.append(layers - 0.5, layers[-1] + 0.5)
     masked = np.ma.masked_invalid(values.to_numpy(float))
     # As an image inside the SVG: thousands of little squares would be slow to show and large.
-    axis.pcolormesh(steps, layers, masked, norm=norm, cmap=_MAP, rasterized=True, shading="nearest")
+    axis.pcolormesh(across, up, masked, norm=norm, cmap=_MAP, rasterized=True, shading="flat")
+
+
+def _edges(steps: np.ndarray, every: float) -> np.ndarray:
+    """Edges of the cells around `steps`: half way to the neighbour, and as far outwards as evaluations lie apart."""
+    middles = (steps[1:] + steps[:-1]) / 2
+    return np.concatenate([[steps[0] - every / 2], middles, [steps[-1] + every / 2]])

@@ -120,6 +120,15 @@ def test_activations_have_a_panel_a_condition(every_ending: Path) -> None:
     assert axes[0].collections[0].norm is not None and axes[0].collections[0].get_clim() == mesh.get_clim()
 
 
+def test_a_run_with_one_evaluation_has_a_cell_that_can_be_seen(tmp_path: Path) -> None:
+    of = synthetic.study(synthetic.axis("optim.lr", "1e-3", "1e-2"))
+    ends = {"1e-3": "trained", "1e-2": "nan@1"}
+    root = synthetic.make_results(tmp_path / "toy", of, lambda run: ends[run.cell["optim.lr"]])
+    whole, early = (axis.collections[0].get_coordinates() for axis in drawn(figure_activations, root))  # type: ignore[attr-defined]
+    assert list(early[0, :, 0]) == [-10, 10] and list(early[:, 0, 1]) == [-0.5, 0.5, 1.5, 2.5]
+    assert list(whole[0, :, 0]) == [-10, 10, 30, 50, 70]
+
+
 @pytest.mark.parametrize("ending", ["nan@1", "missing", "failed", "diverged"])
 def test_figures_of_a_study_in_which_nothing_trains(tmp_path: Path, ending: str) -> None:
     of = synthetic.study(synthetic.axis("optim.lr", "1e-3", "1e-2"))

@@ -94,7 +94,8 @@ def publish(root: Path, record: RunRecord) -> bool:
 
 def publish_copy(root: Path, run: Path) -> bool:
     """Publish a copy of the run in the folder `run` under `root`, file by file as it is there."""
-    files = {name: (run / name).read_text(encoding="utf-8") for name in ("run.json", "curve.csv", "timing.json")}
+    files = {name: (run / name).read_text(encoding="utf-8") for name in ("run.json", "timing.json")}
+    files["curve.csv"] = curve_text(run)
     return _publish_folder(root / "runs" / run.name, files)
 
 
@@ -148,15 +149,17 @@ def read_run(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "run.json").read_text(encoding="utf-8"))
 
 
-def read_curve(folder: Path) -> dict[str, list[float | None]]:
-    """The curve of a run, column by column; reads `curve.csv` or the gzipped `curve.csv.gz` that is committed."""
+def curve_text(folder: Path) -> str:
+    """The CSV text of a run's curve, from `curve.csv` or the gzipped `curve.csv.gz` that is committed."""
     plain = folder / "curve.csv"
-    text = (
-        plain.read_text(encoding="utf-8")
-        if plain.exists()
-        else gzip.decompress((folder / "curve.csv.gz").read_bytes()).decode("utf-8")
-    )
-    rows = csv.reader(io.StringIO(text))
+    if plain.exists():
+        return plain.read_text(encoding="utf-8")
+    return gzip.decompress((folder / "curve.csv.gz").read_bytes()).decode("utf-8")
+
+
+def read_curve(folder: Path) -> dict[str, list[float | None]]:
+    """The curve of a run, column by column; None for an empty cell."""
+    rows = csv.reader(io.StringIO(curve_text(folder)))
     header = next(rows)
     columns = list(zip(*rows, strict=True)) or [()] * len(header)
     return {name: [float(c) if c else None for c in column] for name, column in zip(header, columns, strict=True)}

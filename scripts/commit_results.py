@@ -17,7 +17,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from normlab.store import run_folders, strict_json
+from normlab.store import curve_text, run_folders, strict_json
 
 KEPT_STEPS = 10
 
@@ -50,7 +50,7 @@ def copy_results(source: Path, target: Path, thinned: bool = False) -> None:
         copy.mkdir()
         for name in ("run.json", "timing.json"):
             shutil.copyfile(folder / name, copy / name)
-        text = _curve_text(folder)
+        text = curve_text(folder)
         # No time stamp and no name in the header: the same curve gives the same bytes.
         packed = gzip.compress((thin(text) if thinned else text).encode(), compresslevel=9, mtime=0)
         (copy / "curve.csv.gz").write_bytes(packed)
@@ -60,13 +60,6 @@ def copy_results(source: Path, target: Path, thinned: bool = False) -> None:
             shutil.copytree(source / name, target / name, dirs_exist_ok=True, ignore=ignored)
     if not any((target / "failed").iterdir()):
         (target / "failed").rmdir()
-
-
-def _curve_text(folder: Path) -> str:
-    plain = folder / "curve.csv"
-    if plain.exists():
-        return plain.read_text(encoding="utf-8")
-    return gzip.decompress((folder / "curve.csv.gz").read_bytes()).decode()
 
 
 def main() -> int:

@@ -59,6 +59,12 @@ class Settings:
     dtype: Literal["float32", "float64"] = "float32"
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        # A name that is not known must not build some other net without a word.
+        for name, kind in get_type_hints(type(self)).items():
+            if get_args(kind) and getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name}: expected one of {get_args(kind)}, got {getattr(self, name)!r}")
+
 
 class DyT(nn.Module):
     """g tanh(alpha x) + b with one learnable scalar alpha, started at 0.5 (arXiv:2503.10622)."""

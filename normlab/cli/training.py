@@ -135,11 +135,14 @@ def _check_axis(request: Request, study: Study) -> None:
     from normlab.execute.target import Refused
 
     wanted = request.needs_axis
-    if wanted and not any(wanted in point.settings for axis in study.axes for point in axis.points):
-        raise Refused(
-            f"{request.command[0]} needs a study with the axis {wanted}, and '{study.name}' has none:"
-            f" add {wanted}=1e-4,1e-3 to the command, or use `normlab run`"
-        )
+    if not wanted or any(axis.name == wanted for axis in study.axes):
+        return
+    setters = [axis.name for axis in study.axes if any(wanted in point.settings for point in axis.points)]
+    instead = f" (the variants of '{setters[0]}' set it: take it out of them)" if setters else ""
+    raise Refused(
+        f"{request.command[0]} needs a study with the axis {wanted}, and '{study.name}' has none{instead}:"
+        f" add {wanted}=1e-4,1e-3 to the command, or use `normlab run`"
+    )
 
 
 def _derived(folder: Path) -> list[Path]:
@@ -202,7 +205,7 @@ def _not_reusable(request: Request, study: Study, todo: Sequence[PlannedRun], de
 
     check_sources(request.how.reuse)
     env = environment(device.name, device.title)
-    found = reusable(todo, request.how.reuse, study.thresholds, env)
+    found = reusable(todo, request.how.reuse, study, env)
     return [run for run in todo if run.id not in found]
 
 

@@ -26,6 +26,25 @@ def load_plugins(plugins: Iterable[str]) -> None:
             raise ConfigError([f"plugins: '{plugin}' cannot be imported: {what}"]) from error
 
 
+def plugin_digests(plugins: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of the source of each plugin, by file or module name: which code a plugin's name stood for.
+
+    The folder is left out, so that a project may move. ConfigError for a plugin without a source file."""
+    return {_short(plugin): hashlib.sha256(_source(plugin).read_bytes()).hexdigest() for plugin in plugins}
+
+
+def _short(plugin: str) -> str:
+    return Path(plugin).name if plugin.endswith(".py") else plugin
+
+
+def _source(plugin: str) -> Path:
+    spec = None if plugin.endswith(".py") else importlib.util.find_spec(plugin)
+    origin = plugin if plugin.endswith(".py") else spec and spec.origin
+    if not origin or not Path(origin).is_file():
+        raise ConfigError([f"plugins: '{plugin}' has no source file"])
+    return Path(origin)
+
+
 def _import_file(path: Path) -> None:
     path = path.resolve()
     name = f"normlab_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"

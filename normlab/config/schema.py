@@ -17,7 +17,8 @@ from normlab.config.errors import FieldError
 from normlab.config.names import check_name
 
 MAX_PARAMETERS = 2_000_000_000
-MAX_BATCH_VALUES = 2_000_000_000
+MAX_BATCH_VALUES = 4_000_000_000
+MAX_DRAWN_VALUES = 500_000_000
 MAX_RUNS = 100_000
 
 # A study's name is also that of its results folder.
@@ -82,10 +83,12 @@ class ModelSpec(Node):
     placement: Annotated[str, _named("placements")] = Field("pre", description="where the norm stands in a block")
     mixer: Annotated[str, _named("mixers")] = Field("mean", description="what moves between tokens")
     init: Annotated[str, _named("inits")] = Field("small_normal", description="start values of the weights")
-    init_std: float = Field(0.02, gt=0, description="small_normal: standard deviation of every weight")
+    init_std: float = Field(0.02, gt=0, le=1e30, description="small_normal: standard deviation of every weight")
     final_norm: Literal["auto", "layernorm", "same", "none"] = Field("auto", description="auto: layernorm for pre")
-    norm_eps: float | None = Field(None, ge=0, description="null: the norm's own (layernorm 1e-5, rmsnorm 1e-6)")
-    dyt_alpha: float = Field(0.5, gt=0, description="dyt: start value of alpha")
+    norm_eps: float | None = Field(
+        None, ge=0, le=1e30, description="null: the norm's own (layernorm 1e-5, rmsnorm 1e-6)"
+    )
+    dyt_alpha: float = Field(0.5, gt=0, le=1e6, description="dyt: start value of alpha")
 
     @model_validator(mode="after")
     def _check(self) -> ModelSpec:
@@ -157,12 +160,22 @@ class RunSpec(Node):
         if parameters > MAX_PARAMETERS:
             sizes = ("model.width", "model.depth", "model.hidden", "task.vocab")
             raise FieldError(f"the net would have {parameters:,} parameters, more than {MAX_PARAMETERS:,}", *sizes)
-        values = max(self.train.batch, t.val_size) * t.length * max(m.width, m.hidden, t.vocab)
-        if values > MAX_BATCH_VALUES:
-            message = f"the largest activation would hold {values:,} values, more than {MAX_BATCH_VALUES:,}"
-            wide = ("train.batch", "task.val_size", "task.length", "model.width", "model.hidden", "task.vocab")
-            raise FieldError(message, *wide)
+        self._check_data()
         return self
+
+    def _check_data(self) -> None:
+        m, t, batch = self.model, self.task, self.train.batch
+        # Evaluation goes chunk by chunk; a training step keeps what its backward pass needs, ten values or so a unit.
+        values = batch * t.length * (2 * t.vocab + m.depth * (10 * m.width + 2 * m.hidden))
+        if values > MAX_BATCH_VALUES:
+            message = f"a training step would hold {values:,} values, more than {MAX_BATCH_VALUES:,}"
+            wide = ("train.batch", "task.length", "model.depth", "model.width", "model.hidden", "task.vocab")
+            raise FieldError(message, *wide)
+        drawn = max(t.train_size or 0, t.val_size, batch)
+        tokens = drawn * (t.vocab if t.name == "markov" else t.length + 1)
+        if tokens > MAX_DRAWN_VALUES:
+            message = f"drawing the data would hold {tokens:,} values at once, more than {MAX_DRAWN_VALUES:,}"
+            raise FieldError(message, "task.train_size", "task.val_size", "task.length", "train.batch")
 
     @property
     def id(self) -> str:
@@ -184,8 +197,12 @@ class Outputs(Node):
     """What the tables show; derived, so it may change without training again."""
 
     rows: str | None = Field(None, description="axis that makes the rows of the outcome table; null: optim.lr or first")
-    steps: tuple[int, ...] = Field((0, 500, 1000, 2000, 3000), description="rows of the loss-by-step table")
-    reach: tuple[float, ...] = Field((3.5, 3.0, 2.5), description="losses whose first step is looked up")
+    steps: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (0, 500, 1000, 2000, 3000), description="rows of the loss-by-step table"
+    )
+    reach: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        (3.5, 3.0, 2.5), description="losses whose first step is looked up"
+    )
 
 
 class Point(Node):

@@ -14,6 +14,7 @@ from typing import Any
 
 import normlab
 from normlab.config.plan import PlannedRun
+from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study
 from normlab.store import strict_json, write_file
 
@@ -24,7 +25,8 @@ NAME = "manifest.json"
 def plan_facts(study: Study, plan: Sequence[PlannedRun], command: str) -> dict[str, Any]:
     """The part that is the same for the same plan. `command` is the canonical one."""
     runs = [{"id": run.id, "label": run.label, "cell": run.cell, "seed": run.spec.seed} for run in plan]
-    return {"format": FORMAT, "study": study.model_dump(mode="json"), "command": command, "runs": runs}
+    facts = {"format": FORMAT, "study": study.model_dump(mode="json"), "command": command, "runs": runs}
+    return facts | ({"plugins": plugin_digests(study.plugins)} if study.plugins else {})
 
 
 def environment(device: str, device_name: str) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from normlab.config.plan import PlannedRun
-from normlab.config.schema import Thresholds
+from normlab.config.plugins import plugin_digests
+from normlab.config.schema import Study, Thresholds
 from normlab.execute.manifest import read_manifest
 from normlab.execute.target import Refused
 from normlab.store import read_run
@@ -27,20 +28,27 @@ def check_sources(sources: Iterable[Path]) -> None:
 
 
 def reusable(
-    todo: Sequence[PlannedRun], sources: Sequence[Path], thresholds: Thresholds, circumstances: Mapping[str, Any]
+    todo: Sequence[PlannedRun], sources: Sequence[Path], study: Study, circumstances: Mapping[str, Any]
 ) -> dict[str, Path]:
-    """The folder of each run of `todo`, by id, that a source holds, judged by the same thresholds and made under the
-    same circumstances; the first source that has it counts."""
-    places = {run.id: [source / "runs" / run.id for source in sources] for run in todo}
-    fitting = {
-        id: [place for place in found if _fits(place, thresholds, circumstances)] for id, found in places.items()
-    }
-    return {id: found[0] for id, found in fitting.items() if found}
+    """The folder of each run of `todo`, by id, that a source holds, judged by the study's thresholds, made with the
+    same plugins and under the same circumstances; the first source that has it counts."""
+    digests = plugin_digests(study.plugins)
+    fitting = [source for source in sources if _offers(read_manifest(source) or {}, digests)]
+    places = {run.id: [source / "runs" / run.id for source in fitting] for run in todo}
+    found = {id: [place for place in p if _fits(place, study.thresholds, circumstances)] for id, p in places.items()}
+    return {id: places[0] for id, places in found.items() if places}
+
+
+def _offers(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
+    """Whether a source was made with the same plugins and holds whole curves (committed ones may be thinned)."""
+    return manifest.get("plugins", {}) == digests and "thinned" not in manifest.get("curves", "")
 
 
 def _fits(run: Path, thresholds: Thresholds, circumstances: Mapping[str, Any]) -> bool:
-    if not (run / "run.json").exists() or not (run / "curve.csv").exists():
+    try:
+        timing = json.loads((run / "timing.json").read_text(encoding="utf-8"))
+        judged_by = read_run(run)["thresholds"]
+    except (OSError, ValueError, KeyError):
         return False
-    timing = json.loads((run / "timing.json").read_text(encoding="utf-8"))
     same = all(timing.get(key) == circumstances[key] for key in SAME)
-    return same and read_run(run)["thresholds"] == thresholds.model_dump(mode="json")
+    return same and judged_by == thresholds.model_dump(mode="json")

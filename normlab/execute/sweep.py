@@ -132,11 +132,11 @@ def _sitting(
         watcher.warn(f"the runs in {folder} were made under other circumstances: {', '.join(changed)}")
     write_manifest(folder, facts, env, earlier)
     write_file(folder / "config.yaml", study_yaml(study))
-    reused = reusable(todo, options.reuse, study.thresholds, env)
+    reused = reusable(todo, options.reuse, study, env)
     for run in reused.values():
         publish_copy(folder, run)
-    if reused:
-        sources = sorted({str(run.parent.parent) for run in reused.values()})
+    if options.reuse:
+        sources = sorted(map(str, options.reuse))
         watcher.note(f"{len(reused)} of {len(todo)} runs taken from {', '.join(sources)}")
     todo = [run for run in todo if run.id not in reused]
     stacks, workers = cut(todo, options.jobs, device.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from normlab.config.dump import diff_studies
 from normlab.config.plan import PlannedRun
+from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study
 from normlab.execute.lease import LOCK
 from normlab.execute.manifest import NAME, read_manifest
@@ -53,16 +54,26 @@ def remaining(folder: Path, study: Study, plan: Sequence[PlannedRun]) -> list[Pl
     if manifest is not None:
         old, new = manifest["study"], study.model_dump(mode="json")
         kept = {run["id"] for run in manifest["runs"]} <= {run.id for run in plan}
-        same_rules = all(old.get(key) == new[key] for key in ("thresholds", "plugins"))
-        if not (kept and same_rules):
-            free = ("outputs", "question", "name")
+        changed = _changed_plugins(manifest.get("plugins", {}), plugin_digests(study.plugins))
+        if not kept or changed or old.get("thresholds") != new["thresholds"]:
+            free = ("outputs", "question", "name", "plugins")
             drop = [{key: value for key, value in side.items() if key not in free} for side in (old, new)]
-            lines = [f"  {line}" for line in diff_studies(*drop)]
+            lines = [f"  {line}" for line in [*diff_studies(*drop), *changed]]
             head = f"{folder}: --resume needs the study that the folder was made with, but these keys differ:"
             tail = "  (an axis or the seeds may grow, not shrink); choose another folder with -o"
             raise Refused("\n".join([head, *lines, tail]))
     done = finished_ids(folder)
     return [run for run in plan if run.id not in done]
+
+
+def _changed_plugins(old: dict[str, str], new: dict[str, str]) -> list[str]:
+    """A line for each plugin whose source differs, by SHA-256; a plugin may move, but not change."""
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            sides = [digest[:12] if digest else "none" for digest in (old.get(name), new.get(name))]
+            lines.append(f"plugins: {name}: sha256 {sides[0]} -> {sides[1]}")
+    return lines
 
 
 def clear(folder: Path, derived: Sequence[Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def describe_built(stack: Stack, peak_rate_S: np.ndarray) -> list[dict[str, Any]
         "mixer": type(block.mixer).__name__,
         "norm": type(block.mixer_norms[0]).__name__,
         "norms": len(norms),
-        "norm_eps": (norms[0].eps or None) if norms else None,
+        "norm_eps": norms[0].eps if norms and (norms[0].eps or norms[0].default_eps) else None,
         "final_norm": type(model.final_norm).__name__,
         "dtype": str(stack.params_SP.dtype).removeprefix("torch."),
         "product_dtype": str(model.head.low or stack.params_SP.dtype).removeprefix("torch."),
@@ -39,6 +40,17 @@ def describe_built(stack: Stack, peak_rate_S: np.ndarray) -> list[dict[str, Any]
     }
     # The peak of the rates that were really fed to the update; below the config's lr if a run ended during warm-up.
     return [{**shared, "lr": shortest(peak)} for peak in peak_rate_S]
+
+
+def reset_peak_memory(device: str) -> None:
+    """Forget the largest memory so far, so that the next reading speaks of what follows (not everywhere possible)."""
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass
 
 
 def describe_machine(device: str, seconds: float, lanes: int) -> dict[str, Any]:
@@ -61,5 +73,10 @@ def describe_machine(device: str, seconds: float, lanes: int) -> dict[str, Any]:
 
 
 def _peak_rss_mb() -> float:
-    """Largest resident memory of this process so far, in megabytes (Linux counts kilobytes)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    """Largest resident memory of this process since `reset_peak_memory`, in megabytes; since its start where the system
+    cannot forget."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1.024e-3 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1.024e-3

@@ -12,7 +12,7 @@ import torch
 from normlab.config.plan import structure_of
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord
-from normlab.train.circumstances import describe_built, describe_machine
+from normlab.train.circumstances import describe_built, describe_machine, reset_peak_memory
 from normlab.train.log import Log, due_evaluations, make_record
 from normlab.train.optim import rate
 from normlab.train.probes import find_in_parameters, find_producer
@@ -48,6 +48,7 @@ def train_stack(
     """
     if len({structure_of(spec) for spec in specs}) != 1:
         raise ValueError("expected specs of one structure (only seed, rate, warm-up, decay and clip may differ)")
+    reset_peak_memory(device)
     started = said = time.monotonic()
     task = TASKS[specs[0].task.name](specs[0].task)
     data = [TrainingData(task, spec) for spec in specs]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.config.schema import RunSpec
-from normlab.train.stack import Stack
+from normlab.train.stack import EVALUATION_CHUNK, Stack
 
 
 def find_producer(
@@ -30,10 +30,12 @@ def find_producer(
     watch = _Watch(stack.model)
     handles = watch.attach(backward=train)
     try:
-        with torch.set_grad_enabled(train):
-            loss_S = stack.losses(tokens_BT.unsqueeze(0))
-        if not watch.forward and not bool(loss_S.isfinite().all()):
-            watch.forward.append(_found("forward", "loss", [loss_S]))
+        # A validation set is watched in the chunks in which it was evaluated, a batch as a whole.
+        for chunk_BT in [tokens_BT] if train else tokens_BT.split(EVALUATION_CHUNK):
+            with torch.set_grad_enabled(train):
+                loss_S = stack.losses(chunk_BT.unsqueeze(0))
+            if not watch.forward and not bool(loss_S.isfinite().all()):
+                watch.forward.append(_found("forward", "loss", [loss_S]))
         if not watch.forward and train:
             with warnings.catch_warnings():
                 # Tokens need no gradient; the hook of the embedding still gets the one of its output.
@@ -43,6 +45,10 @@ def find_producer(
         for handle in handles:
             handle.remove()
     found = watch.forward or watch.backward_producers()
+    scale = spec.train.loss_scale
+    if not found and train and scale != 1:
+        grads = [leaf.grad / scale for leaf in stack.leaves if leaf.grad is not None]
+        found = [] if _fine(grads) else [_found("backward", "loss_scale", grads)]
     return found[0] if found else {"phase": None, "producer": None, "nan": 0, "inf": 0}
 
 

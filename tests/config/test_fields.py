@@ -64,7 +64,11 @@ def base(text):
         ),
         (
             base("train: {batch: 1000000}"),
-            "study.yaml:2:23: train.batch: the largest activation would hold 2,048,000,000",
+            "study.yaml:2:23: train.batch: a training step would hold 288,768,000,000 values, more than 4,000,000,000",
+        ),
+        (
+            base("task: {train_size: 10000000, length: 4000}, train: {batch: 1}"),
+            "study.yaml:2:27: task.train_size: drawing the data would hold 40,010,000,000 values at once, more than 500",
         ),
         (
             base("optim: {momentum: 0.5}"),

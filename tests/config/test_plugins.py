@@ -37,3 +37,16 @@ def test_a_plugin_that_fails_is_one_line(write, problems):
     assert lines[0].endswith("cannot be imported: RuntimeError: boom")
     assert "no module 'no_such_module_here'" in lines[2]
     assert "FileNotFoundError" in lines[3]
+
+
+def test_a_digest_follows_the_source_and_not_the_folder(tmp_path):
+    from normlab.config.plugins import plugin_digests
+
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text("x = 1\n")
+    first, moved = (plugin_digests([str(tmp_path / folder / "mine.py")]) for folder in ("a", "b"))
+    assert first == moved and list(first) == ["mine.py"]
+    (tmp_path / "b" / "mine.py").write_text("x = 2\n")
+    assert plugin_digests([str(tmp_path / "b" / "mine.py")]) != first
+    assert list(plugin_digests(["json.tool"])) == ["json.tool"]

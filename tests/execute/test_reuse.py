@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -70,3 +71,26 @@ def test_a_source_without_results_is_refused_before_anything_is_written(tmp_path
     with pytest.raises(Refused, match="expected the results folder"):
         fake_run(SMALL, tmp_path / "new", jobs=1, reuse=[tmp_path / "nowhere"])
     assert not (tmp_path / "new").exists()
+
+
+def test_gzipped_curves_are_taken_whole_and_thinned_ones_are_not(
+    tmp_path: Path, fake_run: Runner, source: Path
+) -> None:
+    curves = {path.parent.name: path.read_text() for path in source.glob("runs/*/curve.csv")}
+    for path in source.glob("runs/*/curve.csv"):
+        path.with_name("curve.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    summary, _ = fake_run(SMALL, tmp_path / "new", jobs=1, reuse=[source])
+    assert summary.done == 0
+    assert {path.parent.name: path.read_text() for path in (tmp_path / "new").glob("runs/*/curve.csv")} == curves
+    manifest = json.loads((source / "manifest.json").read_text())
+    (source / "manifest.json").write_text(json.dumps({**manifest, "curves": "gzipped, thinned to evaluations"}))
+    summary, watcher = fake_run(SMALL, tmp_path / "other", jobs=1, reuse=[source])
+    assert summary.done == 4 and watcher.notes == [f"0 of 4 runs taken from {source}"]
+
+
+def test_runs_made_with_another_plugin_are_trained_again(tmp_path: Path, fake_run: Runner, source: Path) -> None:
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    study = tiny_study(seeds=(0, 1), plugins=(str(tmp_path / "mine.py"),))
+    summary, _ = fake_run(study, tmp_path / "new", jobs=1, reuse=[source])
+    assert summary.done == 4

@@ -138,3 +138,15 @@ def test_leftovers_of_a_killed_sitting_are_swept_and_a_refused_start_leaves_no_f
     assert not broken.exists()
     fake_run(STUDY, tmp_path / "r", jobs=1, overwrite=True)
     assert not list((tmp_path / "r").rglob(".*"))
+
+
+def test_an_edited_plugin_is_refused_on_resume_and_a_moved_one_is_not(tmp_path: Path, fake_run: Runner) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.py").write_text("x = 1\n")
+    here, there = (tiny_study(seeds=[0], plugins=(str(tmp_path / name / "mine.py"),)) for name in ("a", "b"))
+    fake_run(here, tmp_path / "r", jobs=1)
+    fake_run(there, tmp_path / "r", jobs=1, resume=True)  # the project has moved; its code is the same
+    (tmp_path / "b" / "mine.py").write_text("x = 2\n")
+    with pytest.raises(Refused, match=r"plugins: mine\.py: sha256 \w{12} -> \w{12}"):
+        fake_run(there, tmp_path / "r", jobs=1, resume=True)

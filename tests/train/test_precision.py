@@ -88,3 +88,8 @@ def test_float16_overflow_is_seen_at_its_step() -> None:
     (record,) = train(tiny(train__precision="float16", train__loss_scale=1e9))
     assert record.run["onset"]["kind"] == "gradient" and record.run["onset"]["step"] == 1
     assert record.run["onset"]["phase"] == "backward"
+
+
+def test_a_scale_whose_removal_overflows_is_named() -> None:
+    (record,) = train(tiny(train__precision="bfloat16", train__loss_scale=1e-300))
+    assert record.run["onset"]["producer"] == "loss_scale" and record.run["onset"]["kind"] == "gradient"

@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Expected faults are one line each on stderr; a traceback appears only with `-v`.
     """
+    _fill_standard_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         result = app(args=arguments, prog_name="normlab", standalone_mode=False)
@@ -69,6 +70,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(error, "format_message"):
             return _usage_error(error)
         return _crash(error, arguments)
+
+
+def _fill_standard_streams() -> None:
+    """Put the null device in the place of standard streams that the caller closed: what we open must not land there."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
 def _code_of(stop: SystemExit) -> int:

@@ -197,3 +197,14 @@ def test_a_closed_pipe_is_quiet():
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_standard_streams_break_nothing(closed):
+    shut = f"import os, sys; [os.close(n) for n in {closed}]; "
+    again = "os.execv(sys.executable, [sys.executable, '-m', 'normlab', *sys.argv[1:]])"
+    done = run("list", "configs", code=shut + again)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("postln" in done.stdout) == (1 not in closed)
+    done = run("list", "nroms", code=shut + again)
+    assert done.returncode == 2 and ("expected one of" in done.stderr) == (2 not in closed)

@@ -157,6 +157,14 @@ def test_sweep_lr_wants_the_rate_as_an_axis_and_its_advice_works(
     assert "4 runs" in capsys.readouterr().out
 
 
+def test_sweep_lr_does_not_take_variants_that_set_the_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    variants = "{slow: {optim.lr: 1e-4}, fast: {optim.lr: 1e-3}}"
+    (tmp_path / "v.yaml").write_text(STUDY.replace("model.norm: [layernorm, none]", f"recipe: {variants}"))
+    assert main(["sweep-lr", str(tmp_path / "v.yaml"), "-o", str(tmp_path / "r"), "--dry-run"]) == 2
+    err = capsys.readouterr().err
+    assert "the variants of 'recipe' set it" in err and "add optim.lr=1e-4,1e-3" in err
+
+
 def test_dry_run_writes_nothing_and_calibrates_on_real_steps(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +185,13 @@ def test_collapse_turns_its_options_into_overrides(
     assert len(labels) == 8 and len(set(labels)) == 8
     assert all(any(part in label for label in labels) for part in ("depth=12", "norm=rmsnorm", "seed=1"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_without_standard_streams_works(study: Path, tmp_path: Path) -> None:
+    shut = "import os, sys; os.close(0); os.close(2); os.execv(sys.executable, [sys.executable, '-m', *sys.argv[1:]])"
+    words = ["normlab", "run", str(study), "-o", str(tmp_path / "r"), "--jobs", "1"]
+    done = subprocess.run([sys.executable, "-c", shut, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and len(finished_ids(tmp_path / "r")) == 2
 
 
 def test_the_default_folder_is_named_after_the_study(

@@ -197,12 +197,15 @@ class Outputs(Node):
     """What the tables show; derived, so it may change without training again."""
 
     rows: str | None = Field(None, description="axis that makes the rows of the outcome table; null: optim.lr or first")
-    steps: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (0, 500, 1000, 2000, 3000), description="rows of the loss-by-step table"
-    )
-    reach: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        (3.5, 3.0, 2.5), description="losses whose first step is looked up"
-    )
+    steps: tuple[int, ...] = Field((0, 500, 1000, 2000, 3000), description="rows of the loss-by-step table")
+    reach: tuple[float, ...] = Field((3.5, 3.0, 2.5), description="losses whose first step is looked up")
+
+    @model_validator(mode="after")
+    def _check(self) -> Outputs:
+        for name, values in (("steps", self.steps), ("reach", self.reach)):
+            if values and min(values) < 0:
+                raise FieldError(f"expected no value below 0, got {min(values)}", name)
+        return self
 
 
 class Point(Node):

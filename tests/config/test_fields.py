@@ -68,7 +68,7 @@ def base(text):
         ),
         (
             base("task: {train_size: 10000000, length: 4000}, train: {batch: 1}"),
-            "study.yaml:2:27: task.train_size: drawing the data would hold 40,010,000,000 values at once, more than 500",
+            "study.yaml:2:27: task.train_size: drawing the data would hold 40,010,000,000 values at once",
         ),
         (
             base("optim: {momentum: 0.5}"),
@@ -87,6 +87,10 @@ def base(text):
         (
             "question: q\noutputs: {steps: 5}\n",
             "study.yaml:2:18: outputs.steps: expected a list, got the number 5: write [5]",
+        ),
+        (
+            "question: q\noutputs: {steps: [0, 5, -7]}\n",
+            "study.yaml:2:18: outputs.steps: expected no value below 0, got -7",
         ),
         (
             "question: q\noutputs: {rows: optim.lr}\n",

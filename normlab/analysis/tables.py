@@ -102,8 +102,15 @@ def steps_table(results: Results) -> Table:
         texts.append([cell["text"] for cell in cells])
     names = [results.name(axes, key) or results.study.name for key in conditions]
     header, rows = _oriented("step", [str(step) for step in steps], names, texts)
-    note = f"{_spread_note(results)} nan: at or after the onset; –: not evaluated at that step."
+    note = f"{_step_note(results)} nan: at or after the onset; –: not evaluated at that step."
     return Table("loss_by_step", "validation loss (nats) by step", header, rows, pd.DataFrame(data), note)
+
+
+def _step_note(results: Results) -> str:
+    if len(results.study.seeds) == 1:
+        return _spread_note(results)
+    note = f"Mean ± sample standard deviation over those of {len(results.study.seeds)} seeds that are finite at the step"
+    return f"{note}, however their runs end; counts where not all are."
 
 
 def _steps(results: Results) -> list[int]:

@@ -85,6 +85,16 @@ def test_loss_by_step_is_nan_from_the_onset_on(tmp_path: Path) -> None:
     ]
 
 
+def test_loss_by_step_says_over_which_seeds_it_averages(tmp_path: Path) -> None:
+    of = synthetic.study(synthetic.axis("optim.lr", "1e-3"), seeds=(0, 1, 2))
+    ends = ["trained", "unsteady", "nan@37"]
+    table = tables(synthetic.make_results(tmp_path / "toy", of, lambda run: ends[run.spec.seed]))["loss_by_step"]
+    # Whatever the outcome, one mean; the outcome table's own rule would be wrong here.
+    assert [row[1] for row in table.rows] == ["2.10 ± 0.00", "1.34 ± 0.29", "0.91 ± 0.57 (2/3), nan (1/3)"]
+    assert "over those of 3 seeds that are finite at the step, however their runs end" in table.notes
+    assert "each outcome with the seeds" not in table.notes
+
+
 def test_many_conditions_go_into_the_rows(every_ending: Path) -> None:
     table = tables(every_ending)["loss_by_step"]
     assert table.header == ["condition", "step 0", "step 20", "step 60"]

@@ -22,12 +22,19 @@ def number(value: float) -> str:
 
 
 def mean_text(values: Sequence[float]) -> str:
-    """`2.28` for one value, `2.28 ± 0.03` (sample standard deviation) for several."""
+    """`2.28` for one value, `2.28 ± 0.03` (sample standard deviation) for several.
+
+    A deviation that two decimals would show as none keeps one digit: `1.60 ± 0.004`, `4.16 ± 2e-05`."""
     s = spread(values)
     mean = number(s.mean)
     if s.n < 2:
         return mean
-    return f"{mean} ± {number(s.sd) if 'e' in mean else format(s.sd, '.2f')}"
+    return f"{mean} ± {number(s.sd) if 'e' in mean else _small(s.sd)}"
+
+
+def _small(sd: float) -> str:
+    text = f"{sd:.2f}"
+    return f"{sd:.1g}" if float(text) == 0 < sd else text
 
 
 def joined(parts: Sequence[tuple[str, int]], n: int) -> str:

@@ -169,6 +169,19 @@ def test_mean_text_of_small_numbers_keeps_their_digits() -> None:
     assert mean_text([2.0, 2.06]) == "2.03 ± 0.04"
 
 
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1.6, 1.6 + 0.0044 * 2**0.5], "1.60 ± 0.004"),
+        ([1.6, 1.6 + 0.0051 * 2**0.5], "1.60 ± 0.01"),
+        ([4.16, 4.16 + 2e-5 * 2**0.5], "4.16 ± 2e-05"),
+        ([2.5, 2.5, 2.5], "2.50 ± 0.00"),
+    ],
+)
+def test_only_no_spread_at_all_is_shown_as_none(values: list[float], text: str) -> None:
+    assert mean_text(values) == text
+
+
 def test_csv_reads_back_exactly(every_ending: Path) -> None:
     results = load(every_ending)
     for table in all_tables(results):

@@ -133,7 +133,7 @@ class Pool:
         elif isinstance(message, Done):
             worker.stack = None
         elif isinstance(message, DiskFull):
-            raise OSError(message.code, message.text)
+            raise OSError(message.code, message.text, message.path)
         elif isinstance(message, Crashed):
             yield from self._lose(worker, message.reason, message.text, died=False)
             if message.leaving:

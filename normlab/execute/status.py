@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from normlab.execute.display import counted
 from normlab.execute.lease import holder
 from normlab.execute.manifest import read_manifest
 from normlab.outcome import OUTCOMES
@@ -53,7 +54,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     """The status for a person."""
     outcomes = ", ".join(f"{count} {name}" for name, count in status["outcomes"].items())
     lines = [
-        f"{status['folder']}: {status['planned']} runs planned by `{status['command']}`",
+        f"{status['folder']}: {counted(status['planned'], 'run')} planned by `{status['command']}`",
         f"finished {status['finished']}" + (f" ({outcomes})" if outcomes else ""),
         f"failed {len(status['failed'])}",
         *(f"  {run['label']}: {run['error']} ({run['path']})" for run in status["failed"]),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from normlab.config.dump import study_yaml
 from normlab.config.plan import PlannedRun
 from normlab.config.schema import Study
 from normlab.execute.devices import Device
+from normlab.execute.display import counted
 from normlab.execute.events import Event, Failed, Finished
 from normlab.execute.lease import Held, lease
 from normlab.execute.local import Pool
@@ -21,11 +23,11 @@ from normlab.execute.reuse import check_sources, reusable
 from normlab.execute.signals import Interrupts
 from normlab.execute.stacks import MAX_LANES, Stack, make_stacks
 from normlab.execute.target import Refused, check_folder, clear, remaining, remove_if_empty
-from normlab.execute.worker import TRAINER, Setup
+from normlab.execute.worker import FULL, TRAINER, Setup
 from normlab.store import publish_copy, write_file
 
 # Circumstances that may change the last digits of a result; `--resume` under others is told, not refused.
-COMPARED = ("commit", "device", "threads", "torch", "normlab")
+COMPARED = ("commit", "dirty", "device", "threads", "torch", "normlab")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Summary:
 
     planned: int = 0
     todo: int = 0
+    reused: int = 0
     done: int = 0
     failed: list[Failed] = field(default_factory=list)
 
@@ -92,13 +95,16 @@ def run_study(
     """Run what `plan` still lacks in `options.output`; raise `Refused`, `Stopped`, OSError or `CannotStart`."""
     folder = options.output
     check_sources(options.reuse)
-    # In a results folder the lease comes first: that somebody is writing it is the better answer.
-    if read_manifest(folder) is None:
-        check_folder(folder, options.resume, options.overwrite)
-    new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
+    with _writable(folder):
+        # In a results folder the lease comes first: that somebody is writing it is the better answer.
+        if read_manifest(folder) is None:
+            check_folder(folder, options.resume, options.overwrite)
+        new = not folder.exists()
     try:
-        with lease(folder):
+        with ExitStack() as held:
+            with _writable(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                held.enter_context(lease(folder))
             check_folder(folder, options.resume, options.overwrite)
             return _sitting(study, plan, options, device, command, interrupts, watcher)
     except Held as held:
@@ -106,6 +112,18 @@ def run_study(
     finally:
         if new:
             remove_if_empty(folder)
+
+
+@contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Refuse if the system does not let us write in `folder`; a full disk is another matter."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        why = error.strerror or str(error)
+        raise Refused(f"{folder} cannot be written: {why}; choose another folder with -o") from None
 
 
 def _sitting(
@@ -118,10 +136,11 @@ def _sitting(
     watcher: Watcher,
 ) -> Summary:
     folder = options.output
-    if options.overwrite:
-        clear(folder, options.derived)
-    todo = remaining(folder, study, plan)
-    _sweep_leftovers(folder)
+    with _writable(folder):
+        if options.overwrite:
+            clear(folder, options.derived)
+        todo = remaining(folder, study, plan)
+        _sweep_leftovers(folder)
     old = read_manifest(folder) or {}
     earlier = old.get("sessions", [])
     facts, env = plan_facts(study, plan, command), environment(device.name, device.title)
@@ -130,17 +149,18 @@ def _sitting(
     changed = [f"{key} {old[key]} -> {env[key]}" for key in COMPARED if key in old and old[key] != env[key]]
     if changed:
         watcher.warn(f"the runs in {folder} were made under other circumstances: {', '.join(changed)}")
-    write_manifest(folder, facts, env, earlier)
-    write_file(folder / "config.yaml", study_yaml(study))
+    with _writable(folder):
+        write_manifest(folder, facts, env, earlier)
+        write_file(folder / "config.yaml", study_yaml(study))
     reused = reusable(todo, options.reuse, study, env)
     for run in reused.values():
         publish_copy(folder, run)
     if options.reuse:
         sources = sorted(map(str, options.reuse))
-        watcher.note(f"{len(reused)} of {len(todo)} runs taken from {', '.join(sources)}")
+        watcher.note(f"{len(reused)} of {counted(len(todo), 'run')} taken from {', '.join(sources)}")
     todo = [run for run in todo if run.id not in reused]
     stacks, workers = cut(todo, options.jobs, device.name)
-    summary = Summary(planned=len(plan), todo=len(todo))
+    summary = Summary(planned=len(plan), todo=len(todo), reused=len(reused))
     setup = Setup(
         root=folder.resolve(),
         thresholds=study.thresholds,

@@ -78,6 +78,7 @@ class Crashed:
 class DiskFull:
     code: int
     text: str
+    path: str | None
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def _serve(pipe: Connection, setup: Setup, train: Callable[..., Any], specs: Seq
         return False
     except Exception as error:
         if isinstance(error, OSError) and error.errno in FULL:
-            pipe.send(DiskFull(error.errno, str(error)))
+            pipe.send(DiskFull(error.errno, error.strerror or "disk full", error.filename and str(error.filename)))
             return False
         summary = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
         # A CUDA error can leave the device's context unusable.

@@ -53,5 +53,5 @@ def raises_always(specs: Sequence[RunSpec], **_: Any) -> list[RunRecord]:
 
 def fills_the_disk(specs: Sequence[RunSpec], **_: Any) -> list[RunRecord]:
     if any(spec.seed == 1 for spec in specs):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device", "r/run.json")
     return quick(specs)

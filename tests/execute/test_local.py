@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from normlab.execute import sweep
 from normlab.execute.events import Failed, Retried
 from normlab.execute.local import CannotStart
 from normlab.execute.manifest import read_manifest
+from normlab.execute.target import Refused
 from normlab.store import failed_ids, finished_ids, read_run
 
 STUDY = tiny_study()
@@ -109,6 +111,7 @@ def test_a_full_disk_stops_the_sweep_and_leaves_finished_runs(
     with pytest.raises(OSError, match="No space left") as caught:
         fake_run(STUDY, tmp_path / "r", "fills_the_disk", jobs=1)
     assert caught.value.errno == errno.ENOSPC
+    assert str(caught.value) == "[Errno 28] No space left on device: 'r/run.json'"
     kept = finished_ids(tmp_path / "r")
     assert kept and kept < IDS
     assert all(read_run(tmp_path / "r" / "runs" / run)["id"] == run for run in kept)
@@ -128,10 +131,26 @@ def test_workers_never_outnumber_stacks(tmp_path: Path, fake_run: Runner) -> Non
 def test_a_resume_under_other_circumstances_is_told(tmp_path: Path, fake_run: Runner) -> None:
     fake_run(tiny_study(seeds=[0]), tmp_path / "r", jobs=1)
     path = tmp_path / "r" / "manifest.json"
-    path.write_text(path.read_text().replace('"threads": 1', '"threads": 4'))
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "threads": 4, "dirty": "unknown"}))
     watcher: Recorder
     _, watcher = fake_run(tiny_study(seeds=[0, 1]), tmp_path / "r", jobs=1, resume=True)
     assert len(watcher.warnings) == 1 and "threads 4 -> 1" in watcher.warnings[0]
+    assert "dirty unknown -> " in watcher.warnings[0]
+
+
+@pytest.mark.parametrize("step", ["lease", "write_manifest", "write_file"])
+def test_a_folder_that_cannot_be_written_is_refused_in_one_line(
+    tmp_path: Path, fake_run: Runner, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "a/temporary/name")
+
+    monkeypatch.setattr(sweep, step, refuse)
+    with pytest.raises(Refused) as caught:
+        fake_run(tiny_study(seeds=[0]), tmp_path / "r", jobs=1)
+    text = f"{tmp_path / 'r'} cannot be written: Read-only file system; choose another folder with -o"
+    assert str(caught.value) == text
 
 
 def test_workers_import_nothing_from_the_users_folder(

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from normlab.cli.options import Quiet, Verbose
 from normlab.config.errors import ConfigError
 from normlab.config.load import find_config, load_study, shipped_configs, study_yaml
 from normlab.config.names import suggest
@@ -36,6 +37,8 @@ def register(app: typer.Typer) -> None:
 def check(
     configs: list[str] = typer.Argument(help="YAML files or shipped names; a.b=v overrides all.", metavar="CONFIG..."),
     as_json: bool = _JSON,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> int:
     """Check configs: per file `ok` and the number of runs, or every problem, one a line (exit 2)."""
     overrides = [text for text in configs if "=" in text and not Path(text).exists()]
@@ -66,13 +69,19 @@ def show(
     overrides: list[str] = _OVERRIDES,
     seeds: str = _SEEDS,
     as_json: bool = _JSON,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Print the resolved study: every default filled in, overrides applied; loads back as a config."""
     study = load_study(find_config(config), overrides or (), seeds)
     print(study.model_dump_json(indent=1) if as_json else study_yaml(study), end="\n" if as_json else "")
 
 
-def schema(as_json: bool = typer.Option(False, "--json", help="Print the JSON Schema of a config file.")) -> None:
+def schema(
+    as_json: bool = typer.Option(False, "--json", help="Print the JSON Schema of a config file."),
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
     """Print every field of a config: default, what is legal, meaning."""
     from normlab.config.describe import field_table, json_schema
 
@@ -82,6 +91,8 @@ def schema(as_json: bool = typer.Option(False, "--json", help="Print the JSON Sc
 def list_kind(
     kind: str = typer.Argument(help=f"One of {', '.join(KINDS)}.", metavar="KIND"),
     as_json: bool = _JSON,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """List norms, placements, mixers, tasks or shipped configs, each with a line on what it is."""
     if kind not in KINDS:
@@ -116,7 +127,7 @@ def _first_paragraph(doc: str) -> str:
     return " ".join(doc.strip().split("\n\n")[0].split())
 
 
-def env(as_json: bool = _JSON) -> None:
+def env(as_json: bool = _JSON, quiet: Quiet = False, verbose: Verbose = False) -> None:
     """Print versions, devices, threads and commit: what to add to a report."""
     import torch
 

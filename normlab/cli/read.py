@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from normlab.cli.answer import write_and_answer
+from normlab.cli.options import Json, Verbose
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file to `app`."""
@@ -15,14 +18,11 @@ def register(app: typer.Typer) -> None:
 
 def tables(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
-    json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    json: Json = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Write the files, print nothing.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="A traceback in full, should there be one.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Write the tables and figures of a results folder again, and print its answer."""
-    from normlab.analysis import write_outputs
-    from normlab.analysis.terminal import print_answer
-
-    write_outputs(folder)
-    if json or not quiet:
-        print_answer(folder, json=json)
+    code = write_and_answer(folder, json, silent=quiet)
+    if code:
+        raise typer.Exit(code)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from normlab.cli.options import Json, Quiet, Verbose
 from normlab.cli.training import Choices, Request, train
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A YAML file, or the name of a shipped config.")]
@@ -28,9 +29,6 @@ FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first r
 Reuse = Annotated[
     list[Path] | None, typer.Option("--reuse", metavar="DIR", help="Take runs that this results folder holds already.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress; failures and the answer only.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More lines, and tracebacks in full.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -107,14 +105,17 @@ def collapse(
     paths = {"--layers": "model.depth", "--norms": "model.norm", "--lr": "optim.lr", "--steps": "train.steps"}
     given = {name: value for name, value in options.items() if value is not None}
     spelled = [word for name, value in given.items() for word in (name, value)]
-    changes = [*(f"{paths[name]}={value}" for name, value in given.items()), *(overrides or [])]
+    typed = {f"{paths[name]}={value}": f"{name} {value}" for name, value in given.items()}
+    changes = [*typed, *(overrides or [])]
     how = Choices(seeds, output, resume, overwrite, dry_run, device, jobs, fail_fast, json, quiet, verbose, reuse or [])
-    train(Request(["collapse", *spelled, *(overrides or [])], "collapse", changes, how))
+    train(Request(["collapse", *spelled, *(overrides or [])], "collapse", changes, how, typed=typed, shorthand=True))
 
 
 def status(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
     json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Say what a results folder holds and what it lacks, also while it is being written."""
     from normlab.execute.status import read_status, status_lines

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from normlab.cli.answer import write_and_answer
 
 if TYPE_CHECKING:
     from normlab.config.plan import PlannedRun
@@ -39,17 +41,42 @@ class Choices:
 
 @dataclass(frozen=True)
 class Request:
-    """A training command as it was typed; `command` is its first words, without the options in `how`."""
+    """A training command as it was typed; `command` is its first words, without the options in `how`.
+
+    `typed` are the overrides that were typed as an option of the command, with that spelling; a `shorthand` has its
+    shipped config in its name, as `collapse`."""
 
     command: list[str]
     config: str
     overrides: list[str]
     how: Choices
     needs_axis: str | None = None
+    typed: Mapping[str, str] = field(default_factory=dict)
+    shorthand: bool = False
+
+    def study(self) -> Study:
+        """The study that is asked for; ConfigError in the words that were typed."""
+        from normlab.config.errors import ConfigError
+        from normlab.config.load import find_config, load_study, shipped_configs
+
+        if self.shorthand:  # Whatever lies in the user's folder under that name.
+            path = next(shipped for shipped in shipped_configs() if shipped.stem == self.config)
+        else:
+            path = find_config(self.config)
+        try:
+            return load_study(path, self.overrides, self.how.seeds)
+        except ConfigError as error:
+            raise ConfigError([self._as_typed(problem) for problem in error.problems]) from None
+
+    def _as_typed(self, problem: str) -> str:
+        for override, option in self.typed.items():
+            problem = problem.replace(f"override '{override}'", f"option '{option}'")
+            problem = problem.replace(f"set by '{override}'", f"set by '{option}'")
+        return problem
 
     def spelled(self, config: str) -> str:
         """The command with another spelling of the config, without what changes no result."""
-        words = [config if word == self.config else word for word in self.command]
+        words = [self.command[0], *(config if word == self.config else word for word in self.command[1:])]
         seeds = ["--seeds", self.how.seeds] if self.how.seeds is not None else []
         return shlex.join(["normlab", *words, *seeds])
 
@@ -57,9 +84,9 @@ class Request:
         """The command as the manifest keeps it: the same on every machine for a shipped config."""
         from normlab.config.load import find_config, shipped_configs
 
-        path = find_config(self.config)
-        if self.command[0] == self.config:  # `collapse` has its config in its name.
+        if self.shorthand:
             return self.spelled(self.config)
+        path = find_config(self.config)
         if path.resolve() in [shipped.resolve() for shipped in shipped_configs()]:
             return self.spelled(f"configs/{path.name}")
         inside = path.resolve().is_relative_to(Path.cwd())
@@ -97,7 +124,6 @@ def train(request: Request) -> None:
 
 
 def _train(request: Request, interrupts: Interrupts) -> int:
-    from normlab.config.load import find_config, load_study
     from normlab.config.plan import expand
     from normlab.execute.devices import resolve_device
     from normlab.execute.local import CannotStart
@@ -105,7 +131,7 @@ def _train(request: Request, interrupts: Interrupts) -> int:
     from normlab.execute.target import Refused
     from normlab.execute.worker import FULL
 
-    study = load_study(find_config(request.config), request.overrides, request.how.seeds)
+    study = request.study()
     plan = expand(study)
     folder = request.how.output or Path("results") / study.name
     how = request.how
@@ -118,7 +144,7 @@ def _train(request: Request, interrupts: Interrupts) -> int:
             return _dry_run(request, study, plan, device)
         watcher = _watcher(request, folder)
         summary = run_study(study, plan, options, device, request.canonical(), interrupts, watcher)
-        _answer(request, folder, summary)
+        return _answer(request, folder, summary)
     except Refused as refused:
         raise fail(str(refused), 2) from None
     except CannotStart as cause:
@@ -126,9 +152,9 @@ def _train(request: Request, interrupts: Interrupts) -> int:
     except OSError as error:
         if error.errno not in FULL:
             raise
+        what = f"{error.strerror}: {error.filename or folder}"
         hint = f"make room and go on with:\n  {request.to_resume()}"
-        raise fail(f"no room to write results: {error}; the runs finished before are intact, {hint}", 1) from None
-    return 1 if summary.failed else 0
+        raise fail(f"no room to write results: {what}; the runs finished before are intact, {hint}", 1) from None
 
 
 def _check_axis(request: Request, study: Study) -> None:
@@ -163,39 +189,48 @@ def _watcher(request: Request, folder: Path) -> Watcher:
     return LiveTable(folder, Console(stderr=True))
 
 
-def _answer(request: Request, folder: Path, summary: Summary) -> None:
-    from normlab.analysis import write_outputs
-    from normlab.analysis.terminal import print_answer
+def _answer(request: Request, folder: Path, summary: Summary) -> int:
+    from normlab.execute.display import counted
 
-    if not request.how.quiet and not summary.todo:
-        print(f"all {summary.planned} runs are already in {folder}", file=sys.stderr)
-    write_outputs(folder)
-    print_answer(folder, json=request.how.json)
+    if not request.how.quiet and not summary.todo and not summary.reused:
+        already = "the run is" if summary.planned == 1 else f"all {summary.planned} runs are"
+        print(f"{already} already in {folder}", file=sys.stderr)
+    code = write_and_answer(folder, request.how.json)
     if summary.failed:
-        print(f"{len(summary.failed)} runs failed; try them again with:\n  {request.to_resume()}", file=sys.stderr)
+        again = f"try {'it' if len(summary.failed) == 1 else 'them'} again with:\n  {request.to_resume()}"
+        print(f"{counted(len(summary.failed), 'run')} failed; {again}", file=sys.stderr)
+    return 1 if summary.failed else code
 
 
 def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device: Device) -> int:
     from normlab.config.plugins import load_plugins
-    from normlab.execute.display import duration
+    from normlab.execute.display import counted, duration
     from normlab.execute.estimate import estimate
     from normlab.execute.sweep import cut
     from normlab.execute.target import check_folder, remaining
+    from normlab.store import finished_ids
 
-    folder = request.how.output or Path("results") / study.name
-    check_folder(folder, request.how.resume, request.how.overwrite)
-    todo = remaining(folder, study, plan) if request.how.resume else list(plan)
+    how = request.how
+    folder = how.output or Path("results") / study.name
+    # Nothing is written, so results in the folder are no reason to refuse.
+    check_folder(folder, how.resume, how.overwrite or not how.resume)
+    todo = remaining(folder, study, plan) if how.resume else list(plan)
+    already = len({run.id for run in plan} & finished_ids(folder))
     todo = _not_reusable(request, study, todo, device)
     load_plugins(study.plugins)
-    stacks, workers = cut(todo, request.how.jobs, device.name)
+    stacks, workers = cut(todo, how.jobs, device.name)
     seconds = estimate(stacks, workers, study.thresholds, device.name) if todo else 0.0
-    if request.how.json:
+    if how.json:
         facts: dict[str, Any] = {"runs": [{"id": run.id, "label": run.label} for run in todo], "stacks": len(stacks)}
-        print(_json({**facts, "workers": workers, "seconds": round(seconds, 1), "output": str(folder)}))
+        facts |= {"workers": workers, "seconds": round(seconds, 1), "output": str(folder), "already": already}
+        print(_json(facts))
         return 0
     for run in todo:
         print(f"{run.id}  {run.label}")
-    print(f"{len(todo)} runs in {len(stacks)} stacks on {workers} workers, about {duration(seconds)}; nothing written")
+    if already:
+        print(f"{already} of {counted(len(plan), 'run')} already in {folder}")
+    size = f"{counted(len(todo), 'run')} in {counted(len(stacks), 'stack')} on {counted(workers, 'worker')}"
+    print(f"{size}, about {duration(seconds)}; nothing written")
     return 0
 
 

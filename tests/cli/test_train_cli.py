@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -96,6 +97,53 @@ def test_a_second_resume_runs_nothing_and_answers_in_json(
     assert json.loads(out) and "all 2 runs are already in" in err
 
 
+def test_a_dry_run_onto_results_says_how_many_are_there(
+    results: Path, study: Path, capsys: pytest.CaptureFixture[str], no_calibration: None
+) -> None:
+    command = ["run", str(study), "--seeds", "0,1", "-o", str(results), "--jobs", "1", "--dry-run"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert out.count("seed=") == 4 and f"\n2 of 4 runs already in {results}\n4 runs in " in out
+    assert main([*command, "--resume"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("seed=1") == 2 == out.count("seed=") and f"2 of 4 runs already in {results}\n2 runs in " in out
+    assert main([*command, "model.norm=none", "--seeds", "0"]) == 0
+    assert f"1 of 1 run already in {results}\n1 run in 1 stack on 1 worker, about" in capsys.readouterr().out
+
+
+def test_runs_taken_by_reuse_are_not_called_already_there(
+    results: Path, study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(study), "-o", str(tmp_path / "r"), "--reuse", str(results)]) == 0
+    err = capsys.readouterr().err
+    assert f"2 of 2 runs taken from {results}" in err and "already" not in err
+
+
+@pytest.mark.parametrize("place", ["file/below", "/proc/foo"])
+def test_an_output_that_cannot_be_made_is_one_line(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["run", str(study), "-o", str(tmp_path / place)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"normlab: error: {tmp_path / place} cannot be written: ")
+    assert err.endswith("; choose another folder with -o\n") and err.count("\n") == 1
+
+
+def test_the_answer_is_told_where_its_files_cannot_be_written(
+    results: Path, study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "r"
+    shutil.copytree(results, folder)
+    shutil.rmtree(folder / "tables")
+    (folder / "tables").touch()
+    for command in (["tables", str(folder)], ["run", str(study), "-o", str(folder), "--resume", "-q"]):
+        assert main(command) == 1
+        out, err = capsys.readouterr()
+        assert "Does the command line work?" in out and err.count("\n") == 1
+        assert err.startswith("normlab: error: tables and figures could not be written: File exists (")
+
+
 def test_a_changed_key_under_resume_is_named(results: Path, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(study), "train.steps=7", "-o", str(results), "--resume"]) == 2
     assert "train.steps: 6 -> 7" in capsys.readouterr().err
@@ -141,7 +189,7 @@ def test_a_file_size_limit_is_told_in_one_line_and_leaves_earlier_runs(study: Pa
     words = ["run", str(study), "model.norm=none", "train.steps=400,6", "-o", str(folder), "--jobs", "1", "-q"]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "no room to write results" in done.stderr and "--resume" in done.stderr
+    assert f"no room to write results: File too large: {folder}; the runs" in done.stderr and "--resume" in done.stderr
     assert not (folder / "runs").exists() or not list((folder / "runs").iterdir())
 
 
@@ -179,12 +227,21 @@ def test_collapse_turns_its_options_into_overrides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_calibration: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("collapse").write_text("question: not this one\n")
     words = "collapse --layers 6,12 --norms none,rmsnorm --lr 3e-3 --steps 50 --seeds 0,1 --dry-run --json".split()
     assert main(words) == 0
     labels = [run["label"] for run in json.loads(capsys.readouterr().out)["runs"]]
     assert len(labels) == 8 and len(set(labels)) == 8
     assert all(any(part in label for label in labels) for part in ("depth=12", "norm=rmsnorm", "seed=1"))
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [tmp_path / "collapse"]
+
+
+def test_a_wrong_option_of_collapse_is_named_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["collapse", "--layers", "x", "--norms", "layernrm", "train.stps=1", "--dry-run"]) == 2
+    starts = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert sorted(starts) == ["option '--layers x'", "option '--norms layernrm'", "override 'train.stps=1'"]
+    assert main(["collapse", "--lr", "1e-3", "optim.lr=1e-2", "--dry-run"]) == 2
+    assert "set by '--lr 1e-3' already" in capsys.readouterr().err
 
 
 def test_a_run_without_standard_streams_works(study: Path, tmp_path: Path) -> None:
@@ -207,9 +264,9 @@ def test_the_default_folder_is_named_after_the_study(
 
 
 def messages() -> str:
-    """Every text in the code that trains: what it may ever tell the user."""
+    """Every text of the commands and of what they call first: what they may ever tell the user."""
     root = Path(normlab.__file__).parent
-    files = [*root.glob("execute/*.py"), *root.glob("cli/train*.py")]
+    files = [file for layer in ("execute", "cli", "config") for file in root.glob(f"{layer}/*.py")]
     texts = [
         node.value
         for file in files
@@ -225,6 +282,9 @@ RUN_WITH |= {name: [name] for name in ("--json", "--quiet", "--verbose", "--fail
 RUN_WITH |= {"--output": ["--output", "RESULTS", "--resume"], "--reuse": ["--reuse", "RESULTS"]}
 OF_COLLAPSE = {"--layers": "2", "--norms": "none", "--lr": "1e-3", "--steps": "5"}
 OF_PYTHON = {"-c"}
+OF_ROOT = ("-h", "--help", "--version")
+COMMANDS = [["status", "RESULTS"], ["tables", "RESULTS"], ["env"], ["list", "configs"], ["config", "schema"]]
+COMMANDS += [["config", "check", "smoke"], ["config", "show", "smoke"]]
 OF_GIT = {"--short", "--porcelain", "--untracked-files", "--"}
 
 
@@ -232,14 +292,26 @@ def test_every_flag_that_a_message_names_runs(
     study: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_calibration: None
 ) -> None:
     named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", messages())) - OF_GIT - OF_PYTHON
-    assert named <= RUN_WITH.keys() | OF_COLLAPSE.keys(), named - RUN_WITH.keys() - OF_COLLAPSE.keys()
+    unknown = named - RUN_WITH.keys() - OF_COLLAPSE.keys() - set(OF_ROOT)
+    assert not unknown
     for flag, words in RUN_WITH.items():
         words = [str(results) if word == "RESULTS" else word for word in words]
         target = [] if flag in ("-o", "--output") else ["-o", str(results if flag.startswith("--res") else tmp_path)]
         assert main(["run", str(study), *words, *target, "--dry-run"]) == 0, flag
     for flag, value in OF_COLLAPSE.items():
         assert main(["collapse", flag, value, "--dry-run", "-o", str(tmp_path)]) == 0, flag
+    for flag in OF_ROOT:
+        assert main([flag]) == 0, flag
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_takes_the_flags_that_any_message_may_name(
+    results: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    words = [str(results) if word == "RESULTS" else word for word in command]
+    assert main([*words, "-v", "-q", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:99"])

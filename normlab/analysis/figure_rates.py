@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -16,6 +17,9 @@ from normlab.analysis.frames import FINITE_OUTCOMES, Results
 from normlab.analysis.tables import LR, split_axes
 
 _ONE_PANEL = 6
+# Parts of the grid's decades: room of a condition at a rate, in the one panel and in a small one, and the least margin.
+_ROOM, _ROOM_SMALL, _MARGIN = 0.035, 0.07, 0.04
+_BAND = 0.11  # height of a band, as a part of the range of losses
 MARKERS = {"trained": "o", "unsteady": "^", "stalled": "s", "diverged": "D", "nan": "X", "failed": "P", "missing": "|"}
 
 
@@ -29,20 +33,22 @@ def draw(results: Results) -> Figure:
     if not single and len(conditions) > MAX_PANELS:
         title += f" (first {MAX_PANELS} of {len(conditions)} panels)"
     bottom, top, cut = loss_range(results.runs, results.runs["final_loss"])
-    note = "A point a run, the line through the means; it breaks where a seed has no final loss"
+    note = "A point a run, set beside its rate where several share one; the line through the means breaks where a seed has no final loss"
     note += f"; losses above {top:.1f} are drawn at {top:.1f}" if cut else ""
     figure, axes = panels(results, len(groups), title, size=(5.6, 4.0) if single else (2.7, 2.3), note=note)
     looks = colours(list(conditions))
     bands = {name: top + (0.07 + 0.13 * i) * (top - bottom) for i, name in enumerate(_bands(results))}
+    most = max(map(len, groups))
+    room = _room(results, most, single)
     for axis, group in zip(axes, groups, strict=True):
         _draw_bands(axis, bands, top - bottom)
         for i, (name, runs) in enumerate(group.items()):
             colour, style = looks[i]
-            dodge = 10 ** (0.035 * (i - (len(group) - 1) / 2)) if len(group) > 1 else 1.0
-            _draw_condition(axis, runs, bands, (bottom, top), colour, style, dodge)
+            dodge = room * (i - (len(group) - 1) / 2)
+            _draw_condition(axis, runs, bands, (bottom, top), colour, style, (dodge, room))
             axis.set_title("" if single else plain(name))
         reference_lines(axis, pd.concat(list(group.values())), results)
-    _scale(axes, results, bottom, top, len(bands))
+    _scale(axes, results, (bottom, top), bands, room * most / 2)
     outer(axes, "peak learning rate (optim.lr)", "final validation loss (nats)" if single else "final loss (nats)")
     _legend(figure, results, list(conditions) if single else [], looks)
     return figure
@@ -55,9 +61,8 @@ def _bands(results: Results) -> list[str]:
 
 def _draw_bands(axis: Axes, bands: dict[str, float], span: float) -> None:
     for name, low in bands.items():
-        axis.axhspan(low, low + 0.11 * span, color="#f1e4e4" if name == "nan" else "#ececec", linewidth=0, zorder=0)
-        where: Any = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8, "color": GREY}
-        axis.annotate(name, (0.012, low + 0.055 * span), **where)
+        colour = "#f1e4e4" if name == "nan" else "#ececec"
+        axis.axhspan(low, low + _BAND * span, color=colour, linewidth=0, zorder=0)
 
 
 def _draw_condition(
@@ -67,10 +72,12 @@ def _draw_condition(
     limits: tuple[float, float],
     colour: str,
     style: Any,
-    dodge: float,
+    place: tuple[float, float],
 ) -> None:
+    """`place`: decades by which the condition is moved, clear of the others, and the room that its seeds share."""
     bottom, top = limits
-    height = 0.11 * (top - bottom)
+    dodge, room = place
+    height = _BAND * (top - bottom)
     means = {}
     for rate in sorted(set(runs[LR])):
         rows = runs[runs[LR] == rate]
@@ -82,23 +89,55 @@ def _draw_condition(
             y = min(loss, top) if inside else bands[outcome] + height * (i + 1) / (len(rows) + 1)
             fill = colour if outcome in ("trained", "nan") else "white"
             face: Any = {"markerfacecolor": fill, "markeredgecolor": colour if inside or outcome != "nan" else "white"}
-            x = rate if inside else rate * dodge
+            # In a band the seeds stand one above the other; as losses they may be equal, so they stand side by side.
+            aside = 0.6 * room * (i / (len(rows) - 1) - 0.5) if inside and len(rows) > 1 else 0.0
+            x = rate * 10 ** (dodge + aside)
             size = 5.5 if inside else 6.5
             axis.plot([x], [y], marker=MARKERS[outcome], linestyle="", markersize=size, zorder=4, **face)
-    axis.plot(list(means), list(means.values()), color=colour, linestyle=style, linewidth=1.3, zorder=3)
+    axis.plot([rate * 10**dodge for rate in means], list(means.values()), color=colour, linestyle=style, linewidth=1.3, zorder=3)
 
 
-def _scale(axes: list[Axes], results: Results, bottom: float, top: float, bands: int) -> None:
-    point_labels = {float(p.settings[LR]): p.label for a in results.study.axes if a.name == LR for p in a.points}
-    rates = sorted(point_labels)
+def _rates(results: Results) -> dict[float, str]:
+    """Label of each rate, in increasing order."""
+    rates = {float(p.settings[LR]): p.label for a in results.study.axes if a.name == LR for p in a.points}
+    return dict(sorted(rates.items()))
+
+
+def _span(results: Results) -> float:
+    """Decades of the grid; 1 for a single rate."""
+    rates = list(_rates(results))
+    return math.log10(rates[-1] / rates[0]) or 1.0
+
+
+def _room(results: Results, conditions: int, single: bool) -> float:
+    """Decades that a condition's points take at a rate: two thirds of the way to the next rate for all together."""
+    rates = [math.log10(rate) for rate in _rates(results)]
+    gap = min((b - a for a, b in pairwise(rates)), default=1.0)
+    return min((_ROOM if single else _ROOM_SMALL) * _span(results), 0.66 * gap / conditions)
+
+
+def _scale(
+    axes: list[Axes], results: Results, limits: tuple[float, float], bands: dict[str, float], widest: float
+) -> None:
+    """`widest`: decades that points stand beside their rate at most."""
+    bottom, top = limits
+    span = top - bottom
+    point_labels = _rates(results)
+    rates = list(point_labels)
+    # Half a marker more than the points take, so that none is cut.
+    margin = 10 ** max(_MARGIN * _span(results), widest + 0.02 * _span(results))
     for axis in axes:
         axis.set_xscale("log")
-        axis.set_xlim(rates[0] / 1.5, rates[-1] * 1.5)
+        axis.set_xlim(rates[0] / margin, rates[-1] * margin)
         if len(rates) <= 10:
             axis.set_xticks(rates, [plain(point_labels[rate]) for rate in rates], fontsize=8 if len(axes) == 1 else 6.5)
             axis.xaxis.set_minor_locator(NullLocator())
-        axis.set_ylim(bottom - 0.07 * (top - bottom), top + (0.07 + 0.13 * bands) * (top - bottom))
-        axis.set_yticks([tick for tick in axis.get_yticks() if bottom - 0.07 * (top - bottom) <= tick <= top])
+    # All panels share the axis of losses; a band's name stands beside it like a number.
+    axes[0].set_ylim(bottom - 0.07 * span, top + (0.07 + 0.13 * len(bands)) * span)
+    ticks = [tick for tick in axes[0].get_yticks() if bottom - 0.07 * span <= tick <= top]
+    texts = axes[0].yaxis.get_major_formatter().format_ticks(ticks)
+    centres = [low + _BAND / 2 * span for low in bands.values()]
+    axes[0].set_yticks([*ticks, *centres], [*texts, *bands])
 
 
 def _legend(figure: Figure, results: Results, names: list[str], looks: list[tuple[str, Any]]) -> None:

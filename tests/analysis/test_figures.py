@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,21 @@ def test_loss_against_rate_shows_every_run(every_ending: Path) -> None:
     )
     assert all(y > top for _, y in markers(axis, "X"))
     assert top < 5  # the diverged ones stand at the edge
+
+
+def test_equal_losses_do_not_hide_each_other_and_none_is_cut(tmp_path: Path) -> None:
+    of = synthetic.study(
+        synthetic.axis("model.depth", "6", "12", "18"), synthetic.axis("optim.lr", "1e-3", "1e-2"), seeds=(0, 1, 2)
+    )
+    (axis,) = drawn(figure_rates, synthetic.make_results(tmp_path / "toy", of, lambda run: "diverged"))
+    shown = markers(axis, figure_rates.MARKERS["diverged"])  # all at the edge of the panel
+    places = sorted(axis.transData.transform(shown)[:, 0])
+    assert len(shown) == 18 and len({y for _, y in shown}) == 1
+    assert all(b - a > 2 for a, b in pairwise(places))
+    box = axis.get_window_extent()
+    assert box.x0 + 6 < places[0] and places[-1] < box.x1 - 6
+    by_rate = [x for x, _ in shown if x < 3e-3]
+    assert len(by_rate) == 9 and 0.7e-3 < min(by_rate) < 1e-3 < max(by_rate) < 1.4e-3
 
 
 def test_the_line_breaks_where_a_seed_has_no_final_loss(every_ending: Path) -> None:

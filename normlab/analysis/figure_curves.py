@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.transforms import offset_copy
 
 from normlab.analysis.canvas import GREY, MAX_PANELS, colours, loss_range, outer, panels, plain, reference_lines
 from normlab.analysis.cells import outcome_text
@@ -17,6 +19,8 @@ from normlab.analysis.frames import Results
 from normlab.analysis.tables import row_axis, split_axes
 
 _ONE_PANEL = 6  # more conditions than this are spread over small multiples
+_LEVEL = 5.5  # points between marks that would hide each other
+_LINE = 8.5  # points between lines of outcomes above a panel
 _STRIDE = 10  # training loss is drawn at every tenth step: the faint band looks the same and the SVG stays small
 
 
@@ -24,6 +28,25 @@ _STRIDE = 10  # training loss is drawn at every tenth step: the faint band looks
 class _Line:
     label: str
     runs: pd.DataFrame
+
+
+@dataclass
+class _Marks:
+    """Marks of one panel. Where those of several conditions would hide each other, each condition has its level."""
+
+    axis: Axes
+    span: tuple[float, float]  # steps and nats that the panel shows
+    placed: list[tuple[float, float, str]] = field(default_factory=list)
+
+    def add(self, x: float, y: float, condition: str, **look: Any) -> None:
+        """A mark at step x and loss y, moved downwards by its level: there is room below, and the step stays true."""
+        near = {name for px, py, name in self.placed if self._near(px - x, py - y)} - {condition}
+        self.placed.append((x, y, condition))
+        aside = offset_copy(self.axis.transData, self.axis.figure, y=-_LEVEL * len(near), units="points")
+        self.axis.plot([x], [y], transform=aside, linestyle="", clip_on=False, **look)
+
+    def _near(self, steps: float, nats: float) -> bool:
+        return abs(steps) < 0.02 * self.span[0] and abs(nats) < 0.02 * self.span[1]
 
 
 @dataclass(frozen=True)
@@ -52,17 +75,28 @@ def draw(results: Results) -> Figure:
     losses = _losses(results)
     note = "A line a seed: validation loss solid, training loss faint"
     note += f"; a triangle where a validation loss first passes {losses.top:.1f}" if losses.cut else ""
-    figure, axes = panels(results, len(shown), title, size=(6.0, 4.0) if single else (2.9, 2.4), note=note)
+    marked = losses.cut or (results.runs["outcome"] == "nan").any()
+    note += "; marks at one place stand one below the other" if marked else ""
+    note += "" if single else "; above each panel how its runs ended (final validation loss in nats)"
+    above = 0 if single else max(len(_outcomes(lines)) for lines in shown.values())
+    size = (6.0, 4.0) if single else (2.9, 2.4 + above * _LINE / 72)
+    figure, axes = panels(results, len(shown), title, size=size, note=note)
     labels = list(dict.fromkeys(line.label for lines in shown.values() for line in lines))
     looks = dict(zip(labels, colours(labels), strict=True))
+    last, span = float(results.runs["train.steps"].max()), losses.top - losses.bottom
     for axis, (name, lines) in zip(axes, shown.items(), strict=True):
-        axis.set_title(plain(name))
+        texts = [] if single else _outcomes(lines)
+        axis.set_title(plain(name), pad=6 + _LINE * above)
+        for i, text in enumerate(texts, 1):
+            height = 4 + _LINE * (above - i)
+            where: Any = {"xycoords": "axes fraction", "xytext": (0, height), "textcoords": "offset points"}
+            axis.annotate(plain(text), (0, 1), fontsize=6.5, color=GREY, **where)
+        marks = _Marks(axis, (last, span))
         for line in lines:
-            _draw_condition(axis, line, losses, *looks[line.label])
+            _draw_condition(marks, line, losses, *looks[line.label])
         reference_lines(axis, pd.concat([line.runs for line in lines]), results)
-    span = losses.top - losses.bottom
     axes[0].set_ylim(losses.bottom - 0.07 * span, losses.top + 0.08 * span)
-    axes[0].set_xlim(0, float(results.runs["train.steps"].max()) * 1.02)
+    axes[0].set_xlim(0, last * 1.02)
     outer(axes, "step", "loss (nats)")
     _legend(figure, results, next(iter(shown.values())), looks, single)
     return figure
@@ -83,7 +117,13 @@ def _groups(results: Results) -> dict[str, list[_Line]]:
     return groups
 
 
-def _draw_condition(axis: Axes, line: _Line, losses: _Losses, colour: str, style: Any) -> None:
+def _outcomes(lines: list[_Line]) -> list[str]:
+    """Lines of text as wide as a small panel: how each condition ended."""
+    return [text for line in lines for text in textwrap.wrap(f"{line.label}: {outcome_text(line.runs)}", 58)]
+
+
+def _draw_condition(marks: _Marks, line: _Line, losses: _Losses, colour: str, style: Any) -> None:
+    axis = marks.axis
     width = 1.4 if len(line.runs) == 1 else 0.9
     for run_id, onset in zip(line.runs["id"], line.runs["onset_step"], strict=True):
         if run_id not in losses.curves:
@@ -95,12 +135,14 @@ def _draw_condition(axis: Axes, line: _Line, losses: _Losses, colour: str, style
         axis.plot(taken.index, taken, color=colour, linestyle=style, linewidth=width, zorder=3)
         outside = taken[taken > losses.top]
         if len(outside):
-            axis.plot(outside.index[:1], [losses.top], marker="^", color=colour, markersize=5, zorder=4)
+            look: Any = {"marker": "^", "color": colour, "markersize": 5, "zorder": 4}
+            marks.add(float(outside.index[0]), losses.top, line.label, **look)
         if not pd.isna(onset):
             last = min(float(taken.iloc[-1]), losses.top) if len(taken) else float(line.runs["uniform"].max())
             start = taken.index[-1] if len(taken) else 0
             axis.plot([start, onset], [last, last], color=colour, linestyle=":", linewidth=1, zorder=3)
-            axis.plot([onset], [last], marker="X", color=colour, markeredgecolor="black", markersize=7, zorder=5)
+            look = {"marker": "X", "color": colour, "markeredgecolor": "black", "markersize": 7, "zorder": 5}
+            marks.add(float(onset), last, line.label, **look)
 
 
 def _legend(

@@ -81,6 +81,23 @@ def test_loss_curves_of_few_conditions_share_a_panel(tmp_path: Path) -> None:
     assert low < synthetic.FLOOR and high > 2.1
 
 
+@pytest.mark.parametrize(("ending", "marker"), [("nan@1", "X"), ("diverged", "^")])
+def test_marks_of_several_conditions_at_one_place_can_all_be_seen(tmp_path: Path, ending: str, marker: str) -> None:
+    of = synthetic.study(synthetic.axis("model.norm", "none", "layernorm", "rmsnorm"), seeds=(0, 1))
+    (axis,) = drawn(figure_curves, synthetic.make_results(tmp_path / "toy", of, lambda run: ending))
+    lines = [line for line in axis.lines if line.get_marker() == marker]
+    places = {tuple(line.get_transform().transform(line.get_xydata())[0].round(3)) for line in lines}
+    assert len(set(markers(axis, marker))) == 1 and len(lines) == 6 and len(places) == 3
+    assert len({x for x, _ in places}) == 1  # the step is kept
+    heights = sorted(y for _, y in places)
+    assert min(b - a for a, b in pairwise(heights)) > 5
+
+
+def test_outcomes_stand_above_small_multiples(every_ending: Path) -> None:
+    texts = [[text.get_text() for text in axis.texts] for axis in drawn(figure_curves, every_ending)]
+    assert "1e-3: 0.52 ± 0.01 (2/3), nan@37 (1/3)" in texts[0] and "1e-2: stalled 2.08 (1/3), failed (2/3)" in texts[1]
+
+
 def test_loss_curves_of_many_conditions_are_small_multiples(every_ending: Path) -> None:
     axes = drawn(figure_curves, every_ending)
     assert [axis.get_title(loc="left") for axis in axes] == ["depth=6", "depth=12"]

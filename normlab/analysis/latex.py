@@ -72,7 +72,8 @@ def _character(char: str) -> str:
 
 
 def document(table: Table, results: Results) -> str:
-    """A table float with its caption; needs `booktabs` and `graphicx` (a wide table shrinks to the line)."""
+    """A table float with a caption above and a note below; needs `booktabs` and `graphicx` (a wide table shrinks to
+    the line)."""
     columns = "l" + "r" * (len(table.header) - 1)
     lines = [r"\toprule", _row(table.header), r"\midrule", *map(_row, table.rows), r"\bottomrule"]
     body = "\n".join([rf"\begin{{tabular}}{{{columns}}}", *lines, r"\end{tabular}"])
@@ -84,6 +85,8 @@ def document(table: Table, results: Results) -> str:
         "\\sbox0{%\n"
         f"{body}}}\n"
         "\\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi\n"
+        # A paragraph of the float's width: \centering would break its lines like those of a title.
+        f"\\par\\medskip\\parbox{{\\linewidth}}{{\\footnotesize {_note(table, results)}}}\n"
         "\\end{table}\n"
     )
 
@@ -99,7 +102,15 @@ def _label(name: str) -> str:
 
 def _caption(table: Table, results: Results) -> str:
     title = rf"\textbf{{{escape(results.study.name)}: {escape(table.title)}.}}"
-    texts = [results.study.question, table.notes, f"{seeds_text(results)}.", f"{outcomes_text(results)}."]
-    texts += [f"{thresholds_text(results)}.", f"{commit_text(results)}; {device_text(results)};"]
-    sentences = " ".join(escape(text[:1].upper() + text[1:]) for text in texts if text)
-    return rf"{title} {sentences} \texttt{{{escape(command_text(results))}}}"
+    return f"{title} {_sentences([f'{seeds_text(results)}.', f'{outcomes_text(results)}.'])}"
+
+
+def _note(table: Table, results: Results) -> str:
+    """What a reader looks up, in small print under the table: question, rules, origin."""
+    texts = [results.study.question, table.notes, f"{thresholds_text(results)}."]
+    texts.append(f"{commit_text(results)}; {device_text(results)};")
+    return rf"{_sentences(texts)} \texttt{{{escape(command_text(results))}}}"
+
+
+def _sentences(texts: Sequence[str]) -> str:
+    return " ".join(escape(text[:1].upper() + text[1:]) for text in texts if text)

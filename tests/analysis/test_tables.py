@@ -205,6 +205,18 @@ def test_captions_say_where_the_numbers_come_from(every_ending: Path) -> None:
         assert "normlab run configs/toy.yaml" in text and "+ 0.5 nats" in text
 
 
+def test_the_caption_in_latex_is_short_and_a_note_holds_the_rest(every_ending: Path) -> None:
+    results = load(every_ending)
+    texts = [table_texts(table, results)["tex"] for table in all_tables(results)]
+    for text in texts:
+        caption = next(line for line in text.splitlines() if line.startswith(r"\caption"))
+        below = text.partition(r"\end{tabular}")[2]
+        assert "3 seeds (0, 1, 2)" in caption and "3 diverged, 4 nan" in caption and len(caption.split()) < 40
+        for said in ("+ 0.5 nats", "ommit abc1234", "cpu, 1 thread", "normlab run configs/toy.yaml"):
+            assert said not in caption and said in below
+        assert r"\footnotesize" in below
+
+
 def test_outputs_that_no_longer_apply_are_removed(tmp_path: Path) -> None:
     of = synthetic.study(synthetic.axis("optim.lr", "1e-3"))
     root = synthetic.make_results(tmp_path / "toy", of, lambda run: "trained")

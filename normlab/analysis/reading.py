@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +60,13 @@ def _read_json(path: Path) -> Any:
         raise ResultsError(f"{path}: cannot be read: {error}") from error
 
 
+def _read_object(path: Path) -> dict[str, Any]:
+    content = _read_json(path)
+    if not isinstance(content, dict):
+        raise ResultsError(f"{path}: expected an object, got {json.dumps(content)[:40]}")
+    return content
+
+
 def read_study(root: Path, manifest: Mapping[str, Any]) -> Study:
     try:
         with _names_of_plugins(manifest["study"]):
@@ -93,7 +101,7 @@ def _names_of_plugins(study: Mapping[str, Any]) -> Iterator[None]:
 
 def finished_row(root: Path, run_id: str, study: Study) -> dict[str, Any]:
     folder = root / "runs" / run_id
-    run, timing = _read_json(folder / "run.json"), _read_json(folder / "timing.json")
+    run, timing = _read_object(folder / "run.json"), _read_object(folder / "timing.json")
     try:
         if run["id"] != run_id:
             raise ResultsError(f"{folder}: run.json belongs to run {run['id']}")
@@ -130,7 +138,8 @@ def planned_fields(study: Study, run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_line(root: Path, run_id: str) -> str:
-    text = (root / "failed" / run_id / "error.txt").read_text(encoding="utf-8").strip()
+    # It was written while something went wrong, so it may hold anything.
+    text = (root / "failed" / run_id / "error.txt").read_text(encoding="utf-8", errors="replace").strip()
     return text.splitlines()[-1] if text else "failed"
 
 
@@ -147,5 +156,5 @@ def read_curve(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         steps = curve["step"].to_numpy()[taken]
         long = {"step": steps.repeat(len(layers)), "layer": numbers * len(steps), "rms": rms[:, taken].T.ravel()}
         return curve, pd.DataFrame(long).astype(ACTIVATIONS)
-    except (OSError, EOFError, ValueError, KeyError, StopIteration) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, StopIteration) as error:
         raise ResultsError(f"{folder}: its curve cannot be read: {' '.join(str(error).split())}") from error

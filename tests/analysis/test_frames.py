@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import shutil
@@ -130,6 +131,27 @@ def _truncated_run(root: Path) -> None:
     run.write_text(run.read_text()[:100])
 
 
+def _empty_run(root: Path) -> None:
+    next(root.glob("runs/*/run.json")).write_text("")
+
+
+def _list_for_a_run(root: Path) -> None:
+    next(root.glob("runs/*/run.json")).write_text("[1, 2]")
+
+
+def _no_timing(root: Path) -> None:
+    next(root.glob("runs/*/timing.json")).unlink()
+
+
+def _truncated_timing(root: Path) -> None:
+    timing = next(root.glob("runs/*/timing.json"))
+    timing.write_text(timing.read_text()[:20])
+
+
+def _null_timing(root: Path) -> None:
+    next(root.glob("runs/*/timing.json")).write_text("null")
+
+
 def _foreign_record(root: Path) -> None:
     next(root.glob("runs/*/run.json")).write_text("{}")
 
@@ -155,6 +177,11 @@ def _other_thresholds(root: Path) -> None:
         (_illegal_study, "study: base.model.depth: Input should be a valid integer"),
         (_stray_run, "runs/0123456789ab not in manifest.json"),
         (_truncated_run, "run.json: cannot be read"),
+        (_empty_run, "run.json: cannot be read"),
+        (_list_for_a_run, "run.json: expected an object, got [1, 2]"),
+        (_no_timing, "timing.json: cannot be read"),
+        (_truncated_timing, "timing.json: cannot be read"),
+        (_null_timing, "timing.json: expected an object, got null"),
         (_foreign_record, "run.json: not a run's record: no 'id'"),
         (_swapped_runs, "run.json belongs to run"),
         (_other_thresholds, "judged by other thresholds"),
@@ -166,6 +193,17 @@ def test_a_wrong_folder_is_told_in_one_line(every_ending: Path, damage, said: st
         normlab.load(every_ending)
     assert said in str(caught.value) and "\n" not in str(caught.value)
     assert str(every_ending) in str(caught.value)
+
+
+def test_a_broken_compressed_curve_is_told_in_one_line(tmp_path: Path) -> None:
+    root = synthetic.make_results(tmp_path / "toy", synthetic.study(), lambda run: "trained")
+    curve = next(root.glob("runs/*/curve.csv"))
+    content = bytearray(gzip.compress(curve.read_bytes()))
+    content[12:16] = b"\xff" * 4
+    curve.with_name("curve.csv.gz").write_bytes(content)
+    curve.unlink()
+    with pytest.raises(ResultsError, match="its curve cannot be read"):
+        normlab.load(root).curves  # noqa: B018
 
 
 def test_a_broken_curve_is_told_in_one_line(every_ending: Path) -> None:

@@ -33,7 +33,8 @@ def draw(results: Results) -> Figure:
     if not single and len(conditions) > MAX_PANELS:
         title += f" (first {MAX_PANELS} of {len(conditions)} panels)"
     bottom, top, cut = loss_range(results.runs, results.runs["final_loss"])
-    note = "A point a run, set beside its rate where several share one; the line through the means breaks where a seed has no final loss"
+    note = "A point a run, set beside its rate where several share one"
+    note += "; the line through the means breaks where a seed has no final loss"
     note += f"; losses above {top:.1f} are drawn at {top:.1f}" if cut else ""
     figure, axes = panels(results, len(groups), title, size=(5.6, 4.0) if single else (2.7, 2.3), note=note)
     looks = colours(list(conditions))
@@ -94,7 +95,14 @@ def _draw_condition(
             x = rate * 10 ** (dodge + aside)
             size = 5.5 if inside else 6.5
             axis.plot([x], [y], marker=MARKERS[outcome], linestyle="", markersize=size, zorder=4, **face)
-    axis.plot([rate * 10**dodge for rate in means], list(means.values()), color=colour, linestyle=style, linewidth=1.3, zorder=3)
+    axis.plot(
+        [rate * 10**dodge for rate in means],
+        list(means.values()),
+        color=colour,
+        linestyle=style,
+        linewidth=1.3,
+        zorder=3,
+    )
 
 
 def _rates(results: Results) -> dict[float, str]:

@@ -109,7 +109,9 @@ def steps_table(results: Results) -> Table:
 def _step_note(results: Results) -> str:
     if len(results.study.seeds) == 1:
         return _spread_note(results)
-    note = f"Mean ± sample standard deviation over those of {len(results.study.seeds)} seeds that are finite at the step"
+    note = (
+        f"Mean ± sample standard deviation over those of {len(results.study.seeds)} seeds that are finite at the step"
+    )
     return f"{note}, however their runs end; counts where not all are."
 
 

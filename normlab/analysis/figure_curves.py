@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.transforms import offset_copy
+from matplotlib.transforms import ScaledTranslation
 
 from normlab.analysis.canvas import GREY, MAX_PANELS, colours, loss_range, outer, panels, plain, reference_lines
 from normlab.analysis.cells import outcome_text
@@ -42,7 +42,8 @@ class _Marks:
         """A mark at step x and loss y, moved downwards by its level: there is room below, and the step stays true."""
         near = {name for px, py, name in self.placed if self._near(px - x, py - y)} - {condition}
         self.placed.append((x, y, condition))
-        aside = offset_copy(self.axis.transData, self.axis.figure, y=-_LEVEL * len(near), units="points")
+        down = ScaledTranslation(0, -_LEVEL * len(near) / 72, self.axis.figure.dpi_scale_trans)
+        aside = self.axis.transData + down
         self.axis.plot([x], [y], transform=aside, linestyle="", clip_on=False, **look)
 
     def _near(self, steps: float, nats: float) -> bool:

@@ -79,7 +79,7 @@ def assert_equal(record: RunRecord, rows: list[dict[str, Any]], rtol: float) -> 
         np.testing.assert_allclose(got, want, rtol=rtol, atol=0, err_msg=column)
 
 
-def check(lanes: tuple[dict[str, Any], ...] = LANES, **settings: Any) -> None:
+def assert_package_equals_plain(lanes: tuple[dict[str, Any], ...] = LANES, **settings: Any) -> None:
     """Train a stack of `lanes`, its middle lane alone, and each lane by the script; they must agree."""
     all_settings = [plain_toy.Settings(**{**TINY, **settings, **lane}) for lane in lanes]
     plain = [plain_toy.run(s) for s in all_settings]
@@ -98,7 +98,7 @@ NETS = list(itertools.product(*(KNOWN[kind] for kind in ("norms", "placements", 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("norm", "placement", "mixer", "init"), NETS, ids=["-".join(net) for net in NETS])
 def test_every_net(norm: str, placement: str, mixer: str, init: str, dtype: str) -> None:
-    check(norm=norm, placement=placement, mixer=mixer, init=init, dtype=dtype)
+    assert_package_equals_plain(norm=norm, placement=placement, mixer=mixer, init=init, dtype=dtype)
 
 
 OPTIMIZERS: dict[str, dict[str, Any]] = {
@@ -118,7 +118,7 @@ OPTIM_LANES = (
 @pytest.mark.parametrize("schedule", KNOWN["schedules"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer(optimizer: str, schedule: str) -> None:
-    check(OPTIM_LANES, **OPTIMIZERS[optimizer], schedule=schedule, dtype="float64", init="torch")
+    assert_package_equals_plain(OPTIM_LANES, **OPTIMIZERS[optimizer], schedule=schedule, dtype="float64", init="torch")
 
 
 def test_every_optimizer_name_is_covered() -> None:
@@ -129,7 +129,7 @@ def test_every_optimizer_name_is_covered() -> None:
 @pytest.mark.parametrize("norm", ["none", "dyt"])
 @pytest.mark.parametrize("placement", KNOWN["placements"])
 def test_every_final_norm(placement: str, norm: str, final_norm: str) -> None:
-    check(placement=placement, norm=norm, final_norm=final_norm, dtype="float64")
+    assert_package_equals_plain(placement=placement, norm=norm, final_norm=final_norm, dtype="float64")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_every_final_norm(placement: str, norm: str, final_norm: str) -> None:
     ids=str,
 )
 def test_task_and_loop_settings(settings: dict[str, Any]) -> None:
-    check(**settings, dtype="float64")
+    assert_package_equals_plain(**settings, dtype="float64")
 
 
 def test_lanes_beside_one_that_overflows() -> None:
@@ -156,7 +156,7 @@ def test_lanes_beside_one_that_overflows() -> None:
     lanes = ({"seed": 0, "lr": 0.1}, {"seed": 1, "lr": 1e300}, {"seed": 2, "lr": 0.3})
     settings = {"norm": "none", "optimizer": "sgd", "dtype": "float64", "init": "torch"}
     assert len(plain_toy.run(plain_toy.Settings(**TINY, **settings, **lanes[1]))) == 3
-    check(lanes, **settings)
+    assert_package_equals_plain(lanes, **settings)
 
 
 def test_script_shares_nothing_with_the_package() -> None:

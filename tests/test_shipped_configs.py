@@ -8,7 +8,8 @@ from normlab.config.load import load_study as load
 from normlab.config.load import shipped_configs
 from normlab.config.plan import expand
 
-RUNS = {"collapse": 6, "depth": 9, "lr_wide": 18, "postln": 10, "preln": 10, "smoke": 4, "warmup": 4}
+RUNS = {"collapse": 6, "depth": 9, "dyt": 2, "finalnorm": 10, "lr_wide": 18, "postln": 10, "preln": 10}
+RUNS |= {"readings": 240, "smoke": 4, "warmup": 4}
 CONFIGS = shipped_configs()
 
 

@@ -6,16 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from normlab.analysis.frames import Results
-from normlab.analysis.provenance import (
-    command_text,
-    commit_text,
-    device_text,
-    outcomes_text,
-    seeds_text,
-    thresholds_text,
-)
-from normlab.analysis.tables import Table
+from normlab.analysis.provenance import Provenance
+from normlab.analysis.table import Table
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -71,7 +63,7 @@ def _character(char: str) -> str:
     return f"[U+{ord(char):04X}]"
 
 
-def document(table: Table, results: Results) -> str:
+def document(table: Table, source: Provenance) -> str:
     """A table float with a caption above and a note below; needs `booktabs` and `graphicx` (a wide table shrinks to
     the line)."""
     columns = "l" + "r" * (len(table.header) - 1)
@@ -80,13 +72,13 @@ def document(table: Table, results: Results) -> str:
     return (
         "% needs \\usepackage{booktabs} and \\usepackage{graphicx}\n"
         "\\begin{table}[htbp]\n\\centering\n"
-        f"\\caption{{{_caption(table, results)}}}\n"
-        f"\\label{{tab:{_label(results.study.name)}-{_label(table.name)}}}\n"
+        f"\\caption{{{_caption(table, source)}}}\n"
+        f"\\label{{tab:{_label(source.name)}-{_label(table.name)}}}\n"
         "\\sbox0{%\n"
         f"{body}}}\n"
         "\\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi\n"
         # A paragraph of the float's width: \centering would break its lines like those of a title.
-        f"\\par\\medskip\\parbox{{\\linewidth}}{{\\footnotesize {_note(table, results)}}}\n"
+        f"\\par\\medskip\\parbox{{\\linewidth}}{{\\footnotesize {_note(table, source)}}}\n"
         "\\end{table}\n"
     )
 
@@ -100,16 +92,15 @@ def _label(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "-", name)
 
 
-def _caption(table: Table, results: Results) -> str:
-    title = rf"\textbf{{{escape(results.study.name)}: {escape(table.title)}.}}"
-    return f"{title} {_sentences([f'{seeds_text(results)}.', f'{outcomes_text(results)}.'])}"
+def _caption(table: Table, source: Provenance) -> str:
+    title = rf"\textbf{{{escape(source.name)}: {escape(table.title)}.}}"
+    return f"{title} {_sentences([f'{text}.' for text in source.counts])}"
 
 
-def _note(table: Table, results: Results) -> str:
+def _note(table: Table, source: Provenance) -> str:
     """What a reader looks up, in small print under the table: question, rules, origin."""
-    texts = [results.study.question, table.notes, f"{thresholds_text(results)}."]
-    texts.append(f"{commit_text(results)}; {device_text(results)};")
-    return rf"{_sentences(texts)} \texttt{{{escape(command_text(results))}}}"
+    texts = [source.question, table.notes, *(f"{text}." for text in source.rules), f"{source.origin};"]
+    return rf"{_sentences(texts)} \texttt{{{escape(source.command)}}}"
 
 
 def _sentences(texts: Sequence[str]) -> str:

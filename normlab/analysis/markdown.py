@@ -5,16 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from normlab.analysis.frames import Results
-from normlab.analysis.provenance import (
-    command_text,
-    commit_text,
-    device_text,
-    outcomes_text,
-    seeds_text,
-    thresholds_text,
-)
-from normlab.analysis.tables import Table
+from normlab.analysis.provenance import Provenance
+from normlab.analysis.table import Table
 
 
 def escape(text: str) -> str:
@@ -48,10 +40,11 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def document(table: Table, results: Results) -> str:
+def document(table: Table, source: Provenance) -> str:
     """The table with its title above and its caption below."""
-    title = f"**{escape(results.study.name)}: {escape(table.title)}.** {escape(results.study.question)}"
-    texts = [table.notes, f"{seeds_text(results)}.", f"{outcomes_text(results)}.", f"{thresholds_text(results)}."]
+    title = f"**{escape(source.name)}: {escape(table.title)}.** {escape(source.question)}"
+    texts = [table.notes, *(f"{text}." for text in (*source.counts, *source.rules))]
     caption = escape(" ".join(text[:1].upper() + text[1:] for text in texts if text))
-    origin = escape(f"{commit_text(results)}; {device_text(results)}")
-    return f"{title}\n\n{grid(table.header, table.rows)}\n{caption}\n\n{origin}; {code(command_text(results))}\n"
+    return (
+        f"{title}\n\n{grid(table.header, table.rows)}\n{caption}\n\n{escape(source.origin)}; {code(source.command)}\n"
+    )

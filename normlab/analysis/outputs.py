@@ -8,8 +8,9 @@ from pathlib import Path
 
 from normlab.analysis import latex, markdown
 from normlab.analysis.frames import Results, load
-from normlab.analysis.provenance import command_text, commit_text, device_text
-from normlab.analysis.tables import Table, all_tables
+from normlab.analysis.provenance import command_text, commit_text, device_text, provenance
+from normlab.analysis.table import Table
+from normlab.analysis.tables import all_tables
 
 TABLES = ("outcome", "loss_by_step", "lr_window", "lr_sensitivity", "steps_to_loss", "runs")
 FIGURES = ("loss_curves", "loss_vs_lr", "activations")
@@ -43,8 +44,8 @@ def table_texts(table: Table, results: Results) -> dict[str, str]:
     data = table.data.assign(**{key: text for key, text in origin.items() if key not in table.data})
     return {
         "csv": data.to_csv(index=False, lineterminator="\n"),
-        "md": markdown.document(table, results),
-        "tex": latex.document(table, results),
+        "md": markdown.document(table, provenance(results)),
+        "tex": latex.document(table, provenance(results)),
     }
 
 

@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from normlab.analysis.frames import OUTCOMES, Results
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What is written around a table. `counts` and `rules` are clauses without a full stop (seeds, outcomes; how the
+    outcomes were judged), `origin` says where the numbers were made, `command` is the canonical command."""
+
+    name: str
+    question: str
+    counts: tuple[str, ...]
+    rules: tuple[str, ...]
+    origin: str
+    command: str
+
+
+def provenance(results: Results) -> Provenance:
+    """Of the results of a study."""
+    return Provenance(
+        name=results.study.name,
+        question=results.study.question,
+        counts=(seeds_text(results), outcomes_text(results)),
+        rules=(thresholds_text(results),),
+        origin=f"{commit_text(results)}; {device_text(results)}",
+        command=command_text(results),
+    )
 
 
 def seeds_text(results: Results) -> str:

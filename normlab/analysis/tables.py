@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -12,21 +11,10 @@ import pandas as pd
 from normlab.analysis.cells import mean_text, number, outcome_data, outcome_text, reach_data, step_data
 from normlab.analysis.frames import Results, ResultsError
 from normlab.analysis.metrics import lr_sensitivity, lr_window, spread
+from normlab.analysis.table import Table
 
 LR = "optim.lr"
 _WIDE = 8  # more columns than this do not fit a page: conditions then go into the rows
-
-
-@dataclass(frozen=True)
-class Table:
-    """`header` and `rows` are what a reader sees; `data` holds the same at full precision, one row a cell."""
-
-    name: str
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    data: pd.DataFrame
-    notes: str = ""
 
 
 def all_tables(results: Results) -> list[Table]:

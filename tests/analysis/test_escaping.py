@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from normlab.analysis import latex, load, markdown
+from normlab.analysis.provenance import provenance
 from normlab.analysis.tables import all_tables
 from normlab.config.schema import Axis, Point
 
@@ -110,7 +111,7 @@ def nasty(tmp_path: Path) -> Path:
 def test_whole_markdown_tables_survive_a_parser(nasty: Path) -> None:
     results = load(nasty)
     for table in all_tables(results):
-        tokens = MarkdownIt("commonmark").enable("table").parse(markdown.document(table, results))
+        tokens = MarkdownIt("commonmark").enable("table").parse(markdown.document(table, provenance(results)))
         assert sum(token.type == "tr_open" for token in tokens) == 1 + len(table.rows)
         assert sum(token.type in ("th_open", "td_open") for token in tokens) == len(table.header) * (
             1 + len(table.rows)
@@ -122,7 +123,7 @@ def test_tables_compile(nasty: Path, tmp_path: Path) -> None:
     results = load(nasty)
     names = []
     for table in all_tables(results):
-        (tmp_path / f"{table.name}.tex").write_text(latex.document(table, results))
+        (tmp_path / f"{table.name}.tex").write_text(latex.document(table, provenance(results)))
         names.append(table.name)
     packages = "\\usepackage{booktabs}\\usepackage{graphicx}\\begin{document}\n"
     inputs = "".join(f"\\input{{{name}}}\n\\clearpage\n" for name in names)

@@ -13,7 +13,8 @@ import synthetic
 from normlab.analysis import ResultsError, load, write_outputs
 from normlab.analysis.cells import mean_text, number
 from normlab.analysis.outputs import table_texts
-from normlab.analysis.tables import Table, all_tables
+from normlab.analysis.table import Table
+from normlab.analysis.tables import all_tables
 from normlab.config.schema import Axis, Point
 
 

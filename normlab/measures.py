@@ -1,4 +1,4 @@
-"""The results of studies that are no training sweep: one `measure.json` a folder, strict JSON, written by one rename."""
+"""Results of studies that are no training sweep: one `measure.json` a folder, strict JSON, written by one rename."""
 
 from __future__ import annotations
 

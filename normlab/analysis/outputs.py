@@ -34,7 +34,7 @@ def write_outputs(path: str | Path) -> list[Path]:
     for old in set(output_files(results.root)) - files.keys():
         old.unlink()
     for target, content in files.items():
-        _write(target, content)
+        write_bytes(target, content)
     return list(files)
 
 
@@ -56,7 +56,8 @@ def output_files(root: Path) -> list[Path]:
     return [file for file in (*tables, *figures) if file.exists()]
 
 
-def _write(target: Path, content: bytes) -> None:
+def write_bytes(target: Path, content: bytes) -> None:
+    """Write `target` under a temporary name in its folder, then rename it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{target.name}-{secrets.token_hex(4)}")
     try:

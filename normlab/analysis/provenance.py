@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from normlab.analysis.frames import OUTCOMES, Results
 
@@ -67,12 +69,16 @@ def commit_text(results: Results) -> str:
 
 def device_text(results: Results) -> str:
     """`cpu, 1 thread, torch 2.13.0`; the model of a GPU instead of the word cuda."""
-    manifest = results.manifest
-    device = str(manifest.get("device", "unknown device"))
+    return machine_text(results.manifest)
+
+
+def machine_text(environment: Mapping[str, Any]) -> str:
+    """The same from the facts that `normlab.execute.manifest.environment` gives."""
+    device = str(environment.get("device", "unknown device"))
     if not device.startswith("cpu"):
-        device = str(manifest.get("device_name") or device)
-    threads = manifest.get("threads")
-    parts = [device, f"{threads} thread{'s' if threads != 1 else ''}" if threads else "", _torch(manifest.get("torch"))]
+        device = str(environment.get("device_name") or device)
+    threads, torch = environment.get("threads"), _torch(environment.get("torch"))
+    parts = [device, f"{threads} thread{'s' if threads != 1 else ''}" if threads else "", torch]
     return ", ".join(part for part in parts if part)
 
 

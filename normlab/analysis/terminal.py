@@ -30,19 +30,19 @@ def print_answer(path: str | Path, json: bool = False) -> None:
     if has_rates(results):
         tables += [window_table(results), sensitivity_table(results)]
     if json:
-        _print(_json(results, tables), end="")
+        say(_json(results, tables), end="")
         return
-    _print(f"{results.study.name}: {results.study.question}")
+    say(f"{results.study.name}: {results.study.question}")
     for table in tables:
-        _print()
-        _print_table(table)
-    _print()
-    _print(f"{seeds_text(results)}; {outcomes_text(results)}")
-    for line in _file_lines(output_files(results.root)):
-        _print(line)
+        say()
+        print_table(table)
+    say()
+    say(f"{seeds_text(results)}; {outcomes_text(results)}")
+    for line in file_lines(output_files(results.root)):
+        say(line)
 
 
-def _print(text: str = "", end: str = "\n") -> None:
+def say(text: str = "", end: str = "\n") -> None:
     """Print; where the output's encoding lacks a character, a plain spelling of it."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
@@ -52,9 +52,10 @@ def _print(text: str = "", end: str = "\n") -> None:
     print(text, end=end)
 
 
-def _print_table(table: Table) -> None:
+def print_table(table: Table) -> None:
+    """Draw the table on a terminal; write it as Markdown, with its title above, off one."""
     if not sys.stdout.isatty():
-        _print(f"{table.title}\n\n{markdown.grid(table.header, table.rows)}", end="")
+        say(f"{table.title}\n\n{markdown.grid(table.header, table.rows)}", end="")
         return
     from rich import box
     from rich.console import Console
@@ -73,7 +74,7 @@ def _style(cell: str) -> str:
     return next((style for outcome, style in _STYLES.items() if outcome in cell), "")
 
 
-def _file_lines(files: list[Path]) -> list[str]:
+def file_lines(files: list[Path]) -> list[str]:
     """A line a folder: `tables: results/postln/tables/ (outcome, loss_by_step; csv, md, tex)`."""
     lines = []
     for folder in dict.fromkeys(file.parent for file in files):
@@ -88,10 +89,11 @@ def _json(results: Results, tables: list[Table]) -> str:
     keys = {"outcome": "cells", "lr_window": "lr_window", "lr_sensitivity": "lr_sensitivity"}
     answer: dict[str, Any] = {"study": results.study.name, "question": results.study.question}
     answer |= {"command": command_text(results), "seeds": list(results.study.seeds)}
-    answer |= {keys[table.name]: [_plain(row) for row in table.data.to_dict("records")] for table in tables}
+    answer |= {keys[table.name]: [plain_row(row) for row in table.data.to_dict("records")] for table in tables}
     return strict_json(answer | {"files": [str(file) for file in output_files(results.root)]})
 
 
-def _plain(row: dict[Any, Any]) -> dict[str, Any]:
+def plain_row(row: dict[Any, Any]) -> dict[str, Any]:
+    """A row of a table's data as JSON values, None for what is missing."""
     values = {str(key): getattr(value, "item", lambda v=value: v)() for key, value in row.items()}
     return {key: None if pd.isna(value) else value for key, value in values.items()}

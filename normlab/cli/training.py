@@ -127,7 +127,7 @@ def _train(request: Request, interrupts: Interrupts) -> int:
     from normlab.config.plan import expand
     from normlab.execute.devices import resolve_device
     from normlab.execute.local import CannotStart
-    from normlab.execute.sweep import Options, run_study
+    from normlab.execute.sweep import Job, Options, run_study
     from normlab.execute.target import Refused
     from normlab.execute.worker import FULL
 
@@ -143,7 +143,7 @@ def _train(request: Request, interrupts: Interrupts) -> int:
         if request.how.dry_run:
             return _dry_run(request, study, plan, device)
         watcher = _watcher(request, folder)
-        summary = run_study(study, plan, options, device, request.canonical(), interrupts, watcher)
+        summary = run_study(Job(study, plan, options, device, request.canonical()), interrupts, watcher)
         return _answer(request, folder, summary)
     except Refused as refused:
         raise fail(str(refused), 2) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,40 @@ class Options:
     trainer: str = TRAINER
 
 
+@dataclass(frozen=True)
+class Job:
+    """What a sitting is asked to do. `command` is the canonical one; `shortened` says in sentences what a quick
+    reproduction cut, and is written into the manifest."""
+
+    study: Study
+    plan: Sequence[PlannedRun]
+    options: Options
+    device: Device
+    command: str
+    shortened: Sequence[str] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The results folder."""
+        return self.options.output
+
+    def facts(self) -> dict[str, Any]:
+        """The part of the manifest that is the same for the same job."""
+        cut = {"shortened": list(self.shortened)} if self.shortened else {}
+        return plan_facts(self.study, self.plan, self.command) | cut
+
+    def setup(self, env: Mapping[str, Any]) -> Setup:
+        """What its workers are told, `env` being the circumstances."""
+        return Setup(
+            root=self.folder.resolve(),
+            thresholds=self.study.thresholds,
+            plugins=self.study.plugins,
+            device=self.device.name,
+            facts=tuple((key, env[key]) for key in ("commit", "dirty", "device_name")),
+            trainer=self.options.trainer,
+        )
+
+
 class Watcher(Protocol):
     """Who is told what happens."""
 
@@ -83,30 +117,22 @@ def cut(todo: Sequence[PlannedRun], jobs: int | None, device: str) -> tuple[list
     return stacks, min(workers, max(1, len(stacks)))
 
 
-def run_study(
-    study: Study,
-    plan: Sequence[PlannedRun],
-    options: Options,
-    device: Device,
-    command: str,
-    interrupts: Interrupts,
-    watcher: Watcher,
-) -> Summary:
-    """Run what `plan` still lacks in `options.output`; raise `Refused`, `Stopped`, OSError or `CannotStart`."""
-    folder = options.output
+def run_study(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
+    """Run what the job's folder still lacks; raise `Refused`, `Stopped`, OSError or `CannotStart`."""
+    folder, options = job.folder, job.options
     check_sources(options.reuse)
-    with _writable(folder):
+    with writable(folder):
         # In a results folder the lease comes first: that somebody is writing it is the better answer.
         if read_manifest(folder) is None:
             check_folder(folder, options.resume, options.overwrite)
         new = not folder.exists()
     try:
         with ExitStack() as held:
-            with _writable(folder):
+            with writable(folder):
                 folder.mkdir(parents=True, exist_ok=True)
                 held.enter_context(lease(folder))
             check_folder(folder, options.resume, options.overwrite)
-            return _sitting(study, plan, options, device, command, interrupts, watcher)
+            return _sitting(job, interrupts, watcher)
     except Held as held:
         raise Refused(f"{held}: wait for it, or choose another folder with -o") from None
     finally:
@@ -115,7 +141,7 @@ def run_study(
 
 
 @contextmanager
-def _writable(folder: Path) -> Iterator[None]:
+def writable(folder: Path) -> Iterator[None]:
     """Refuse if the system does not let us write in `folder`; a full disk is another matter."""
     try:
         yield
@@ -126,30 +152,22 @@ def _writable(folder: Path) -> Iterator[None]:
         raise Refused(f"{folder} cannot be written: {why}; choose another folder with -o") from None
 
 
-def _sitting(
-    study: Study,
-    plan: Sequence[PlannedRun],
-    options: Options,
-    device: Device,
-    command: str,
-    interrupts: Interrupts,
-    watcher: Watcher,
-) -> Summary:
-    folder = options.output
-    with _writable(folder):
+def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
+    folder, study, options = job.folder, job.study, job.options
+    with writable(folder):
         if options.overwrite:
             clear(folder, options.derived)
-        todo = remaining(folder, study, plan)
+        todo = remaining(folder, study, job.plan)
         _sweep_leftovers(folder)
     old = read_manifest(folder) or {}
     earlier = old.get("sessions", [])
-    facts, env = plan_facts(study, plan, command), environment(device.name, device.title)
+    facts, env = job.facts(), environment(job.device.name, job.device.title)
     if old and not todo:
         env = {key: old.get(key) for key in env}
     changed = [f"{key} {old[key]} -> {env[key]}" for key in COMPARED if key in old and old[key] != env[key]]
     if changed:
         watcher.warn(f"the runs in {folder} were made under other circumstances: {', '.join(changed)}")
-    with _writable(folder):
+    with writable(folder):
         write_manifest(folder, facts, env, earlier)
         write_file(folder / "config.yaml", study_yaml(study))
     reused = reusable(todo, options.reuse, study, env)
@@ -159,16 +177,8 @@ def _sitting(
         sources = sorted(map(str, options.reuse))
         watcher.note(f"{len(reused)} of {counted(len(todo), 'run')} taken from {', '.join(sources)}")
     todo = [run for run in todo if run.id not in reused]
-    stacks, workers = cut(todo, options.jobs, device.name)
-    summary = Summary(planned=len(plan), todo=len(todo), reused=len(reused))
-    setup = Setup(
-        root=folder.resolve(),
-        thresholds=study.thresholds,
-        plugins=study.plugins,
-        device=device.name,
-        facts=tuple((key, env[key]) for key in ("commit", "dirty", "device_name")),
-        trainer=options.trainer,
-    )
+    stacks, workers = cut(todo, options.jobs, job.device.name)
+    summary = Summary(planned=len(job.plan), todo=len(todo), reused=len(reused))
     session: dict[str, Any] = {"started": now(), "ended": None, "jobs": workers, "reused": len(reused)}
     start = time.monotonic()
     if not todo:
@@ -177,8 +187,8 @@ def _sitting(
         return summary
     with interrupts.deferring():
         try:
-            with Pool(setup, workers, interrupts) as pool:
-                watcher.begin(todo, len(plan), workers)
+            with Pool(job.setup(env), workers, interrupts) as pool:
+                watcher.begin(todo, len(job.plan), workers)
                 _drive(pool, stacks, options.fail_fast, summary, watcher)
         finally:
             watcher.end()

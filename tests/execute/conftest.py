@@ -10,7 +10,7 @@ from normlab.config.plan import expand
 from normlab.config.schema import Study
 from normlab.execute.devices import Device
 from normlab.execute.signals import catching
-from normlab.execute.sweep import Options, Summary, run_study
+from normlab.execute.sweep import Job, Options, Summary, run_study
 
 
 @pytest.fixture
@@ -22,9 +22,8 @@ def fake_run(monkeypatch: pytest.MonkeyPatch) -> Runner:
         watcher = Recorder()
         chosen = Options(folder, trainer=f"fakes:{trainer}", **options)
         with catching() as interrupts:
-            summary = run_study(
-                study, expand(study), chosen, Device("cpu", "a cpu"), "normlab run", interrupts, watcher
-            )
+            job = Job(study, expand(study), chosen, Device("cpu", "a cpu"), "normlab run")
+            summary = run_study(job, interrupts, watcher)
         return summary, watcher
 
     return go

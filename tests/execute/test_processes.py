@@ -109,7 +109,8 @@ def test_one_worker_other_order_and_other_stacks_give_the_same_bytes(
     plan = expand(load_study(study))
     with catching() as interrupts:
         options = sweep.Options(tmp_path / "r", jobs=1)
-        sweep.run_study(load_study(study), plan, options, Device("cpu", ""), "", interrupts, Recorder())
+        job = sweep.Job(load_study(study), plan, options, Device("cpu", ""), "")
+        sweep.run_study(job, interrupts, Recorder())
     reference = {name: data for name, data in compared(straight).items() if name.startswith("runs/")}
     assert len(reference) == 2 * len(plan) and compared(tmp_path / "r") == reference
     outcomes = {read_run(straight / "runs" / run.id)["outcome"] for run in plan}

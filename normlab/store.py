@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import math
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FORMAT = 1
+RUN_FILES = ("run.json", "curve.csv", "curve.csv.gz", "timing.json")
 
 
 @dataclass(frozen=True)
@@ -168,3 +170,29 @@ def read_curve(folder: Path) -> dict[str, list[float | None]]:
 def run_folders(root: Path) -> Iterator[Path]:
     """Folders of the published runs, in the order of their ids."""
     return iter(sorted(path.parent for path in (root / "runs").glob("[!.]*/run.json")))
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_hashes(root: Path, patterns: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of every file below `root` that fits one of the glob patterns, by path from `root` with slashes, in the
+    order of the paths: `file_hashes(root, ["studies/*/manifest.json"])`. Hidden and half-written files stay out."""
+    found = {path.relative_to(root) for pattern in patterns for path in root.glob(pattern) if path.is_file()}
+    seen = sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
+    return {name: file_hash(root / name) for name in seen}
+
+
+def run_hashes(root: Path, ids: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
+    """SHA-256 of the files of the published runs `ids`, by path from `root`. A hash in `known` is kept as it is, so
+    that a file that was changed since is still found out; one whose file is gone is dropped."""
+    hashes = {}
+    for run_id in ids:
+        for file in RUN_FILES:
+            name = f"runs/{run_id}/{file}"
+            if (root / name).is_file():
+                hashes[name] = known.get(name) or file_hash(root / name)
+    return hashes

@@ -2,106 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import ValidationError
 
 from normlab import store
-from normlab.config.errors import ConfigError
 from normlab.config.fields import run_fields, set_fields
-from normlab.config.names import KNOWN
 from normlab.config.schema import Study
+from normlab.manifests import ResultsError, read_manifest, read_object, read_study
+
+__all__ = ["ResultsError", "finished_row", "last_line", "planned_fields", "read_curve"]
+__all__ += ["read_manifest", "read_object", "read_study"]
 
 CURVE = {"step": "int64", "train_loss": "float64", "grad_norm": "float64", "val_loss": "float64"}
 ACTIVATIONS = {"step": "int64", "layer": "int64", "rms": "float64"}
-_NAMES = {
-    "norms": "model.norm",
-    "placements": "model.placement",
-    "mixers": "model.mixer",
-    "inits": "model.init",
-    "tasks": "task.name",
-    "optimizers": "optim.name",
-    "schedules": "optim.schedule",
-    "precisions": "train.precision",
-}
-
-
-class ResultsError(ConfigError):
-    """A folder that cannot be read as results; the message is one line for the user."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__([message])
-
-
-def read_manifest(root: Path) -> dict[str, Any]:
-    path = root / "manifest.json"
-    if not path.is_file():
-        what = "has no manifest.json" if root.is_dir() else "does not exist"
-        raise ResultsError(f"{root}: {what}: expected the results folder of a study, such as results/postln")
-    manifest = _read_json(path)
-    if not isinstance(manifest, dict) or not {"study", "runs"} <= manifest.keys():
-        raise ResultsError(f"{path}: expected a manifest with 'study' and 'runs'")
-    if manifest.get("format") != store.FORMAT:
-        raise ResultsError(f"{path}: expected format {store.FORMAT}, got {manifest.get('format')}")
-    return manifest
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path}: cannot be read: {error}") from error
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    content = _read_json(path)
-    if not isinstance(content, dict):
-        raise ResultsError(f"{path}: expected an object, got {json.dumps(content)[:40]}")
-    return content
-
-
-def read_study(root: Path, manifest: Mapping[str, Any]) -> Study:
-    try:
-        with _names_of_plugins(manifest["study"]):
-            study = Study.model_validate_json(json.dumps(manifest["study"]))
-    except (ValidationError, TypeError, KeyError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else None
-        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
-        raise ResultsError(f"{root / 'manifest.json'}: study: {what}") from error
-    axes = {axis.name for axis in study.axes}
-    if any(not {"id", "label", "cell", "seed"} <= run.keys() or set(run["cell"]) != axes for run in manifest["runs"]):
-        raise ResultsError(f"{root / 'manifest.json'}: runs: expected id, label, seed and a cell with {sorted(axes)}")
-    return study
-
-
-@contextmanager
-def _names_of_plugins(study: Mapping[str, Any]) -> Iterator[None]:
-    """Let the study use the names that its plugins registered: they were legal when it ran, and reading results must
-    not import the plugins (and torch with them)."""
-    added = []
-    for kind, name in _NAMES.items():
-        section, field = name.split(".")
-        used = study["base"][section][field]
-        if study.get("plugins") and used not in KNOWN[kind]:
-            KNOWN[kind].append(used)
-            added.append((kind, used))
-    try:
-        yield
-    finally:
-        for kind, used in added:
-            KNOWN[kind].remove(used)
 
 
 def finished_row(root: Path, run_id: str, study: Study) -> dict[str, Any]:
     folder = root / "runs" / run_id
-    run, timing = _read_object(folder / "run.json"), _read_object(folder / "timing.json")
+    run, timing = read_object(folder / "run.json"), read_object(folder / "timing.json")
     try:
         if run["id"] != run_id:
             raise ResultsError(f"{folder}: run.json belongs to run {run['id']}")

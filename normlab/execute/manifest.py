@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import platform
 import subprocess
@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import normlab
+from normlab.config.dump import study_yaml
 from normlab.config.plan import PlannedRun
 from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study
-from normlab.store import strict_json, write_file
-
-FORMAT = 1
-NAME = "manifest.json"
+from normlab.manifests import FORMAT, NAME, ResultsError, read_object
+from normlab.store import run_hashes, strict_json, write_file
 
 
 def plan_facts(study: Study, plan: Sequence[PlannedRun], command: str) -> dict[str, Any]:
     """The part that is the same for the same plan. `command` is the canonical one."""
     runs = [{"id": run.id, "label": run.label, "cell": run.cell, "seed": run.spec.seed} for run in plan]
+    config = hashlib.sha256(study_yaml(study).encode()).hexdigest()
     facts = {"format": FORMAT, "study": study.model_dump(mode="json"), "command": command, "runs": runs}
+    facts["files"] = {"config.yaml": config}
     return facts | ({"plugins": plugin_digests(study.plugins)} if study.plugins else {})
 
 
@@ -49,18 +50,21 @@ def environment(device: str, device_name: str) -> dict[str, Any]:
 def write_manifest(
     folder: Path, facts: dict[str, Any], environment: dict[str, Any], sessions: Sequence[dict[str, Any]]
 ) -> None:
-    """Write `folder/manifest.json` by one rename."""
-    write_file(folder / NAME, strict_json({**facts, **environment, "sessions": list(sessions)}))
+    """Write `folder/manifest.json` by one rename. `files` in it holds the SHA-256 of config.yaml and of the files of
+    every planned run that is published by now; a hash that the manifest had already is kept."""
+    ids = [run["id"] for run in facts["runs"]]
+    files = facts["files"] | run_hashes(folder, ids, _recorded(folder))
+    rest = {key: value for key, value in facts.items() if key != "files"}
+    content = {**rest, **environment, "sessions": list(sessions), "files": files}
+    write_file(folder / NAME, strict_json(content))
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a results folder; None if there is none (or it is not one of normlab's)."""
+def _recorded(folder: Path) -> dict[str, str]:
     try:
-        manifest = json.loads((folder / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    known = isinstance(manifest, dict) and isinstance(manifest.get("runs"), list) and "study" in manifest
-    return manifest if known else None
+        files = read_object(folder / NAME).get("files")
+    except ResultsError:
+        return {}
+    return files if isinstance(files, dict) else {}
 
 
 def checkout() -> tuple[str | None, bool | None]:

@@ -3,7 +3,6 @@ two studies share need not be trained twice; it keeps its own timing.json, with 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 from normlab.config.plan import PlannedRun
 from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study, Thresholds
-from normlab.execute.manifest import read_manifest
 from normlab.execute.target import Refused
-from normlab.store import read_run
+from normlab.manifests import ResultsError, find_manifest, read_manifest, read_object, read_study
 
 # What moves the last digits of a result: a run made under another value is trained again. The commit is not among them;
 # tables print the commits of all their runs.
@@ -21,10 +19,15 @@ SAME = ("device", "threads", "torch", "normlab")
 
 
 def check_sources(sources: Iterable[Path]) -> None:
-    """Refuse a source that is not a results folder."""
+    """Refuse a source that is not a results folder, or one that cannot be read."""
     for source in sources:
-        if read_manifest(source) is None:
-            raise Refused(f"--reuse {source}: expected the results folder of a study (it has no manifest.json)")
+        try:
+            manifest = find_manifest(source)
+            if manifest is None:
+                raise Refused(f"--reuse {source}: expected the results folder of a study (it has no manifest.json)")
+            read_study(source, manifest)
+        except ResultsError as error:
+            raise Refused(f"--reuse {error}") from None
 
 
 def reusable(
@@ -33,7 +36,7 @@ def reusable(
     """The folder of each run of `todo`, by id, that a source holds, judged by the study's thresholds, made with the
     same plugins and under the same circumstances; the first source that has it counts."""
     digests = plugin_digests(study.plugins)
-    fitting = [source for source in sources if _offers(read_manifest(source) or {}, digests)]
+    fitting = [source for source in sources if _offers(read_manifest(source), digests)]
     places = {run.id: [source / "runs" / run.id for source in fitting] for run in todo}
     found = {id: [place for place in p if _fits(place, study.thresholds, circumstances)] for id, p in places.items()}
     return {id: places[0] for id, places in found.items() if places}
@@ -45,10 +48,12 @@ def _offers(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
 
 
 def _fits(run: Path, thresholds: Thresholds, circumstances: Mapping[str, Any]) -> bool:
-    try:
-        timing = json.loads((run / "timing.json").read_text(encoding="utf-8"))
-        judged_by = read_run(run)["thresholds"]
-    except (OSError, ValueError, KeyError):
+    """Whether a run was made and judged alike; refuse a run that lies there and cannot be read."""
+    if not (run / "run.json").is_file():
         return False
+    try:
+        record, timing = read_object(run / "run.json"), read_object(run / "timing.json")
+    except ResultsError as error:
+        raise Refused(f"--reuse {error}") from None
     same = all(timing.get(key) == circumstances[key] for key in SAME)
-    return same and judged_by == thresholds.model_dump(mode="json")
+    return same and record.get("thresholds") == thresholds.model_dump(mode="json")

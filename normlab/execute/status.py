@@ -8,14 +8,15 @@ from typing import Any
 
 from normlab.execute.display import counted
 from normlab.execute.lease import holder
-from normlab.execute.manifest import read_manifest
+from normlab.manifests import ResultsError, find_manifest, read_object
 from normlab.outcome import OUTCOMES
-from normlab.store import failed_ids, finished_ids, read_run
+from normlab.store import failed_ids, finished_ids
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """Counts and ids by state, and who writes the folder now; None if it is no results folder."""
-    manifest = read_manifest(folder)
+    """Counts and ids by state, and who writes the folder now; None if it is no results folder.
+    ResultsError if its manifest or the record of a run cannot be read."""
+    manifest = find_manifest(folder)
     if manifest is None:
         return None
     labels = {run["id"]: run["label"] for run in manifest["runs"]}
@@ -30,15 +31,18 @@ def read_status(folder: Path) -> dict[str, Any] | None:
         "failed": [_failure(folder, run, label) for run, label in labels.items() if run in failed],
         "missing": len(labels) - len(done) - len(failed),
         "writer": holder(folder),
-        "command": manifest["command"],
+        "command": manifest.get("command", "an unknown command"),
     }
 
 
 def _outcome(folder: Path) -> str | None:
+    path = folder / "run.json"
     try:
-        return read_run(folder)["outcome"]
-    except FileNotFoundError:  # Being overwritten at this moment.
-        return None
+        return read_object(path).get("outcome")
+    except ResultsError:
+        if path.exists():
+            raise
+        return None  # Being overwritten at this moment.
 
 
 def _failure(folder: Path, run: str, label: str) -> dict[str, str]:

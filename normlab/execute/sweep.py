@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,14 +15,15 @@ from normlab.config.schema import Study
 from normlab.execute.devices import Device
 from normlab.execute.display import counted
 from normlab.execute.events import Event, Failed, Finished
-from normlab.execute.lease import Held, lease
+from normlab.execute.hold import taken, writable
 from normlab.execute.local import Pool
-from normlab.execute.manifest import cores, environment, now, plan_facts, read_manifest, write_manifest
+from normlab.execute.manifest import cores, environment, now, plan_facts, write_manifest
 from normlab.execute.reuse import check_sources, reusable
 from normlab.execute.signals import Interrupts
 from normlab.execute.stacks import MAX_LANES, Stack, make_stacks
-from normlab.execute.target import Refused, check_folder, clear, remaining, remove_if_empty
-from normlab.execute.worker import FULL, TRAINER, Setup
+from normlab.execute.target import check_folder, clear, remaining
+from normlab.execute.worker import TRAINER, Setup
+from normlab.manifests import find_manifest, looks_ours
 from normlab.store import publish_copy, write_file
 
 # Circumstances that may change the last digits of a result; `--resume` under others is told, not refused.
@@ -121,35 +121,12 @@ def run_study(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
     """Run what the job's folder still lacks; raise `Refused`, `Stopped`, OSError or `CannotStart`."""
     folder, options = job.folder, job.options
     check_sources(options.reuse)
-    with writable(folder):
-        # In a results folder the lease comes first: that somebody is writing it is the better answer.
-        if read_manifest(folder) is None:
-            check_folder(folder, options.resume, options.overwrite)
-        new = not folder.exists()
-    try:
-        with ExitStack() as held:
-            with writable(folder):
-                folder.mkdir(parents=True, exist_ok=True)
-                held.enter_context(lease(folder))
-            check_folder(folder, options.resume, options.overwrite)
-            return _sitting(job, interrupts, watcher)
-    except Held as held:
-        raise Refused(f"{held}: wait for it, or choose another folder with -o") from None
-    finally:
-        if new:
-            remove_if_empty(folder)
 
+    def check() -> None:
+        check_folder(folder, options.resume, options.overwrite)
 
-@contextmanager
-def writable(folder: Path) -> Iterator[None]:
-    """Refuse if the system does not let us write in `folder`; a full disk is another matter."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in FULL:
-            raise
-        why = error.strerror or str(error)
-        raise Refused(f"{folder} cannot be written: {why}; choose another folder with -o") from None
+    with taken(folder, lambda: looks_ours(folder), check):
+        return _sitting(job, interrupts, watcher)
 
 
 def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
@@ -158,8 +135,8 @@ def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
         if options.overwrite:
             clear(folder, options.derived)
         todo = remaining(folder, study, job.plan)
-        _sweep_leftovers(folder)
-    old = read_manifest(folder) or {}
+        sweep_leftovers(folder)
+    old = find_manifest(folder) or {}
     earlier = old.get("sessions", [])
     facts, env = job.facts(), environment(job.device.name, job.device.title)
     if old and not todo:
@@ -209,8 +186,8 @@ def _drive(pool: Pool, stacks: Sequence[Stack], fail_fast: bool, summary: Summar
                 return
 
 
-def _sweep_leftovers(folder: Path) -> None:
+def sweep_leftovers(folder: Path) -> None:
     """Remove half-written folders of a sitting that was killed; the lease says that nobody else is writing."""
-    for pattern in (".tmp-*", "runs/.tmp-*", "failed/.tmp-*"):
+    for pattern in (".tmp-*", "*/.tmp-*"):
         for path in folder.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()

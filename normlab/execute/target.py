@@ -11,14 +11,14 @@ from normlab.config.plan import PlannedRun
 from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study
 from normlab.execute.lease import LOCK
-from normlab.execute.manifest import NAME, read_manifest
-from normlab.store import finished_ids
+from normlab.manifests import NAME, find_manifest, looks_ours, read_object, read_study
+from normlab.store import RUN_FILES, finished_ids
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
 # What normlab writes, by folder; `*` in a folder's place is a run's id.
 WRITTEN = {
     "": ("config.yaml", NAME),
-    "runs/*": ("run.json", "curve.csv", "curve.csv.gz", "timing.json"),
+    "runs/*": RUN_FILES,
     "failed/*": ("error.txt",),
 }
 
@@ -42,16 +42,18 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
         raise Refused(f"{folder} is not a folder")
     if is_empty(folder):
         return
-    if read_manifest(folder) is None:
+    if not looks_ours(folder):
         raise Refused(f"{folder} holds files but no normlab results: choose another folder with -o")
     if not resume and not overwrite:
         raise Refused(f"{folder} already holds results: continue them with --resume or replace them with --overwrite")
 
 
 def remaining(folder: Path, study: Study, plan: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """The runs of `plan` that `--resume` has to do: missing or failed. Refuse if the plan asks other questions."""
-    manifest = read_manifest(folder)
+    """The runs of `plan` that `--resume` has to do: missing or failed. Refuse if the plan asks other questions;
+    ResultsError if the manifest or the record of a run cannot be read."""
+    manifest = find_manifest(folder)
     if manifest is not None:
+        read_study(folder, manifest)
         old, new = manifest["study"], study.model_dump(mode="json")
         kept = {run["id"] for run in manifest["runs"]} <= {run.id for run in plan}
         changed = _changed_plugins(manifest.get("plugins", {}), plugin_digests(study.plugins))
@@ -63,6 +65,9 @@ def remaining(folder: Path, study: Study, plan: Sequence[PlannedRun]) -> list[Pl
             tail = "  (an axis or the seeds may grow, not shrink); choose another folder with -o"
             raise Refused("\n".join([head, *lines, tail]))
     done = finished_ids(folder)
+    for run in plan:
+        if run.id in done:  # A truncated record is told now, not after the hours that the rest takes.
+            read_object(folder / "runs" / run.id / "run.json")
     return [run for run in plan if run.id not in done]
 
 

@@ -14,8 +14,8 @@ from normlab.config.plan import expand
 from normlab.execute import sweep
 from normlab.execute.events import Failed, Retried
 from normlab.execute.local import CannotStart
-from normlab.execute.manifest import read_manifest
 from normlab.execute.target import Refused
+from normlab.manifests import read_manifest
 from normlab.store import failed_ids, finished_ids, read_run
 
 STUDY = tiny_study()

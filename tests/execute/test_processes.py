@@ -19,9 +19,9 @@ from normlab.config.load import load_study
 from normlab.config.plan import expand
 from normlab.execute import sweep
 from normlab.execute.devices import Device
-from normlab.execute.manifest import read_manifest
 from normlab.execute.signals import catching
 from normlab.execute.status import read_status
+from normlab.manifests import read_manifest
 from normlab.store import finished_ids, read_curve, read_run
 
 STUDY = """

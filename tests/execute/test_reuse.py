@@ -11,9 +11,10 @@ from tiny import Runner, tiny_study
 
 from normlab.config.plan import expand
 from normlab.config.schema import Thresholds
-from normlab.execute.manifest import environment, read_manifest
+from normlab.execute.manifest import environment
 from normlab.execute.reuse import SAME
 from normlab.execute.target import Refused
+from normlab.manifests import read_manifest
 from normlab.store import finished_ids
 
 SMALL, LARGE = tiny_study(seeds=(0, 1)), tiny_study(seeds=(0, 1, 2))

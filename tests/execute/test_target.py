@@ -9,8 +9,8 @@ from tiny import TINY, Runner, axis, tiny_study
 
 from normlab.config.plan import expand
 from normlab.config.schema import Outputs, Study, Thresholds
-from normlab.execute.manifest import read_manifest
 from normlab.execute.target import Refused
+from normlab.manifests import read_manifest
 from normlab.store import finished_ids
 
 STUDY = tiny_study(seeds=[0])

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from normlab.config.plan import PlannedRun, cost_of
-from normlab.execute.events import Advanced, Event, Failed, Finished, Retried, Started
+from normlab.execute.events import Advanced, Event, Failed, Finished, Measured, Retried, Started, Waited
 
 PROGRESS_EVERY = 10.0
 
 
 @dataclass
 class Row:
-    """One run on the board; `state` is waiting, running, failed or the outcome, `losses` its training losses so far;
-    `note` says how it ended, `brief` the same in a few characters."""
+    """One run (or measure) on the board; `state` is waiting, running, failed or the outcome, `losses` its training
+    losses so far; `note` says how it ended, `brief` the same in a few characters. `waited` is the share that is done of
+    what has no steps."""
 
     label: str
     cost: float
@@ -27,27 +28,35 @@ class Row:
     losses: list[float] = field(default_factory=list)
     note: str = ""
     brief: str = ""
+    kind: str = "run"
+    waited: float = 0.0
 
     @property
     def share(self) -> float:
         """Part of the run that is done, 0 to 1."""
         if self.state in ("waiting", "running"):
-            return self.step / self.steps if self.steps else 0.0
+            return self.step / self.steps if self.steps else self.waited
         return 1.0
 
 
 class Board:
-    """Where every run stands, kept from the executor's events."""
+    """Where every run stands, kept from the executor's events; `now` names the study that is going on, of several."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         self.total = 0.0
+        self.now = ""
         self.started = time.monotonic()
 
     def begin(self, todo: Sequence[PlannedRun]) -> None:
         self.rows = {run.id: Row(run.label, cost_of(run.spec)) for run in todo}
-        self.total = sum(row.cost for row in self.rows.values()) or 1.0
+        self.add({})
         self.started = time.monotonic()
+
+    def add(self, rows: Mapping[str, Row]) -> None:
+        """Put more rows on the board, and weigh all by their cost."""
+        self.rows |= rows
+        self.total = sum(row.cost for row in self.rows.values()) or 1.0
 
     def see(self, event: Event) -> None:
         match event:
@@ -70,6 +79,10 @@ class Board:
                     row.state, row.step, row.losses = "waiting", 0, []
             case Failed(run, reason):
                 self.rows[run].state, self.rows[run].note = "failed", reason
+            case Waited(id, share):
+                self.rows[id].waited = share
+            case Measured(id, seconds):
+                self.rows[id].state, self.rows[id].note = "measured", f"in {duration(seconds)}"
 
     def count(self, *states: str) -> int:
         """How many runs are in one of `states`."""
@@ -78,6 +91,12 @@ class Board:
     @property
     def ended(self) -> int:
         return len(self.rows) - self.count("waiting", "running")
+
+    @property
+    def size(self) -> str:
+        """`12 runs`, `12 runs and 2 measures`."""
+        kinds = [row.kind for row in self.rows.values()]
+        return " and ".join(counted(kinds.count(kind), kind) for kind in ("run", "measure") if kind in kinds)
 
     @property
     def fraction(self) -> float:
@@ -131,19 +150,20 @@ class Lines:
         self.board.see(event)
         board = self.board
         match event:
-            case Finished(run, outcome, _, _):
+            case Finished(run) | Measured(run):
                 row = board.rows[run]
-                self.say(f"[{board.ended}/{len(board.rows)}] {row.label}: {outcome}, {row.note}")
+                self.say(f"[{board.ended}/{len(board.rows)}] {row.label}: {row.state}, {row.note}")
             case Failed(run, reason):
                 self.say(failure_line(board.rows[run].label, run, reason, self.folder), always=True)
             case Retried(ids, reason):
                 self.say(f"{reason}: trying {', '.join(board.rows[run].label for run in ids)} once more, each alone")
             case Started(ids) if self.verbose:
                 self.say(f"started {', '.join(board.rows[run].label for run in ids)}")
-            case Advanced() if time.monotonic() - self.spoke > PROGRESS_EVERY:
+            case Advanced() | Waited() if time.monotonic() - self.spoke > PROGRESS_EVERY:
                 left = board.left
                 eta = f", about {duration(left)} left" if left is not None else ""
-                self.say(f"{100 * board.fraction:.1f} % done, {board.ended}/{len(board.rows)} runs{eta}")
+                now = f" (now {board.now})" if board.now else ""
+                self.say(f"{100 * board.fraction:.1f} % done, {board.ended} of {board.size}{eta}{now}")
             case _:
                 pass
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from normlab.config.plan import cost_of, structure_of
 from normlab.config.schema import RunSpec, Thresholds
@@ -19,9 +19,11 @@ START = 3.0
 
 def estimate(stacks: Sequence[Stack], workers: int, thresholds: Thresholds, device: str) -> float:
     """Seconds that `stacks` will take on `workers` workers, from a calibration in this process."""
-    one_thread()
-    keep_freed_memory()
-    pace = _calibrate(stacks, thresholds, device)
+    return schedule(stacks, workers, calibrate(stacks, thresholds, device))
+
+
+def schedule(stacks: Sequence[Stack], workers: int, pace: Mapping[float, float]) -> float:
+    """Seconds that `stacks` will take on `workers` workers, at the pace that `calibrate` found."""
     ends = [START] * workers
     for stack in stacks:
         nearest = min(pace, key=lambda cost: abs(cost - _unit(stack)))
@@ -33,8 +35,10 @@ def _unit(stack: Stack) -> float:
     return cost_of(stack.runs[0].spec)
 
 
-def _calibrate(stacks: Sequence[Stack], thresholds: Thresholds, device: str) -> dict[float, float]:
-    """Seconds for a unit of cost, by the cost of a run of the measured structure."""
+def calibrate(stacks: Sequence[Stack], thresholds: Thresholds, device: str) -> dict[float, float]:
+    """Seconds for a unit of cost, by the cost of a run of the measured structure; real steps in this process."""
+    one_thread()
+    keep_freed_memory()
     largest: dict[str, Stack] = {}
     for stack in stacks:
         known = largest.setdefault(structure_of(stack.runs[0].spec), stack)

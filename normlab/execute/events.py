@@ -49,4 +49,20 @@ class Failed:
     reason: str
 
 
-Event = Started | Advanced | Finished | Retried | Failed
+@dataclass(frozen=True)
+class Waited:
+    """A measure is running; `share` of the time that it was thought to need is over."""
+
+    id: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measure is written, after so many seconds."""
+
+    id: str
+    seconds: float
+
+
+Event = Started | Advanced | Finished | Retried | Failed | Waited | Measured

@@ -18,7 +18,14 @@ from normlab.execute.display import Board, Row, counted, duration, failure_line,
 from normlab.execute.events import Event, Failed, Retried
 
 TICKS = "▁▂▃▄▅▆▇█"
-COLOURS = {"trained": "green", "unsteady": "yellow", "stalled": "yellow", "running": "cyan", "waiting": "dim"}
+COLOURS = {
+    "trained": "green",
+    "unsteady": "yellow",
+    "stalled": "yellow",
+    "running": "cyan",
+    "measured": "green",
+    "waiting": "dim",
+}
 BAR, SPARK, GAP = 16, 20, 2
 # A label of up to this many characters counts for more than bar and sparkline.
 LABEL = 48
@@ -82,7 +89,8 @@ class LiveTable:
         """The table, the line about what does not fit, and the total bar."""
         shown, hidden = self._fitting()
         board, width = self.board, self.console.width
-        parts = [f"{board.ended} of {counted(len(board.rows), 'run')} ended"]
+        parts = [f"now {board.now}"] if board.now else []
+        parts.append(f"{board.ended} of {board.size} ended")
         parts += [f"{board.count(state)} {state}" for state in ("running", "waiting", "failed") if board.count(state)]
         if hidden:
             parts.append(f"{hidden} not shown")

@@ -44,13 +44,13 @@ class Interrupts:
 
     @contextmanager
     def deferring(self) -> Iterator[None]:
-        """While inside, a signal is only noted; it is raised on the way out at the latest."""
+        """While inside, a signal is only noted; it is raised on the way out at the latest. Blocks may be nested."""
         self.check()
-        self.deferred = True
+        outer, self.deferred = self.deferred, True
         try:
             yield
         finally:
-            self.deferred = False
+            self.deferred = outer
         self.check()
 
     def close(self) -> None:

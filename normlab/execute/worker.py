@@ -112,7 +112,7 @@ def main(descriptor: int, parent: int) -> None:
     """Serve the process `parent` through the pipe that is open as `descriptor`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
-    _end_with(parent)
+    end_with(parent)
     pipe = Connection(descriptor)
     try:
         train = _boot(setup := pipe.recv())
@@ -189,7 +189,8 @@ def _uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
+    """Let the system end this process as soon as the process `parent` is gone."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -20,6 +20,8 @@ TABLES = {
     "numerics": "measured_numerics",
     "initial": "measured_initial",
     "mechanism": "measured_mechanism",
+    "speed": "measured_speed",
+    "params": "measured_params",
 }
 # The module that draws it, where a figure helps: `draw_all(measure, provenance)` gives name and images by suffix.
 FIGURES = {"initial": "figure_initial", "mechanism": "figure_mechanism"}
@@ -52,15 +54,15 @@ def measure_provenance(measure: Measure) -> Provenance:
     settings = measure.settings
     seeds = settings.get("seeds") or []
     listed = ", ".join(map(str, seeds))
-    counts = (f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({listed})",) if seeds else ()
+    counts = [f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({listed})"] if seeds else []
     if measure.quick:
-        counts += (f"shortened by --quick: {'; '.join(settings.get('shortened') or ['nothing to shorten'])}",)
+        counts.append(f"shortened by --quick: {'; '.join(settings.get('shortened') or ['nothing to shorten'])}")
     commit, modified = measure.environment.get("commit"), " (modified)" if measure.environment.get("dirty") else ""
     origin = f"commit {commit}{modified}" if commit else "commit unknown"
     return Provenance(
         name=measure.name,
         question=measure.question,
-        counts=counts,
+        counts=tuple(counts),
         rules=tuple(settings.get("rules") or ()),
         origin=f"{origin}; {machine_text(measure.environment)}",
         command=measure.command,

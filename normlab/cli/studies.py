@@ -13,6 +13,7 @@ from normlab.cli.options import Json, Quiet, Verbose
 from normlab.cli.training import fail
 
 if TYPE_CHECKING:
+    from normlab.execute.devices import Device
     from normlab.execute.signals import Interrupts
 
 MeasureOutput = Annotated[
@@ -25,7 +26,8 @@ MeasureFunction = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 
 
 class Measuring(NamedTuple):
-    """How a measuring command was asked to go about it; none of it changes what is measured but `quick`."""
+    """How a measuring command was asked to go about it; only `quick` and `device`
+    (None: the CPU) change what is measured."""
 
     output: Path | None = None
     overwrite: bool = False
@@ -33,6 +35,7 @@ class Measuring(NamedTuple):
     json: bool = False
     quiet: bool = False
     verbose: bool = False
+    device: Device | None = None
 
 
 def register(app: typer.Typer) -> None:
@@ -143,10 +146,12 @@ def _measure(
 
     import torch
 
+    from normlab.execute.devices import Device
     from normlab.execute.manifest import cpu_name, environment, now
     from normlab.measures import Measure, write_measure
 
     torch.set_num_threads(1)
+    device = how.device or Device("cpu", cpu_name())
     started, begun = now(), time.monotonic()
     settings, values = measure_fn(quick=how.quick, say=_quiet if how.quiet else _say)
     made = Measure(
@@ -156,7 +161,7 @@ def _measure(
         quick=how.quick,
         settings=settings,
         values=values,
-        environment=environment("cpu", cpu_name()),
+        environment=environment(device.name, device.title),
         started=started,
         seconds=round(time.monotonic() - begun, 1),
     )

@@ -1,0 +1,101 @@
+"""What was measured for one cell of a claim: a value a seed, how the runs ended, and the interval that follows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from normlab.analysis.cells import number
+
+# Two-sided 95 % quantiles of Student's t by degrees of freedom, as any table gives them; beyond, the next lower entry.
+_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179,
+      15: 2.131, 20: 2.086, 30: 2.042, 60: 2.000, 120: 1.980}  # fmt: skip
+
+
+def t_quantile(freedom: float) -> float:
+    """97.5 % quantile of Student's t for at least one degree of freedom; the next lower tabulated one, so an interval
+    is never too narrow."""
+    return _T[max(df for df in _T if df <= freedom)]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The measured side of a cell.
+
+    values    finite values by seed (seed 0 alone for what has no seed)
+    outcomes  how the run of each seed ended; empty for what was not trained
+    interval  low and high where the study gives its own (20th and 80th percentile of times); otherwise None
+    n         number of repeats behind `interval`
+    ids       run ids that were read
+    at_least  the value is a lower bound (a window that touches the edge of its grid)
+    """
+
+    values: Mapping[int, float] = field(default_factory=dict)
+    outcomes: Mapping[int, str] = field(default_factory=dict)
+    interval: tuple[float, float] | None = None
+    n: int = 0
+    ids: tuple[str, ...] = ()
+    at_least: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of seeds (or of repeats)."""
+        return self.n or len(self.outcomes) or len(self.values)
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over the seeds; None unless every seed has a finite value: a NaN is never averaged away."""
+        return statistics.fmean(self.values.values()) if self.values and self.complete else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every seed has a finite value."""
+        return len(self.values) >= len(self.outcomes)
+
+    def bounds(self, single: bool) -> tuple[float, float] | None:
+        """Interval of 95 %: of one further run (`single`: the published value is one seed's), or of the mean.
+
+        mean +- t sd sqrt(1 + 1/n), or mean +- t sd / sqrt(n); a lone value is its own interval, whether that is enough
+        is for the claim's number of seeds to say. None where there is no mean."""
+        mean = self.mean
+        if self.interval is not None:
+            return self.interval
+        if mean is None:
+            return None
+        n = len(self.values)
+        if self.at_least:
+            return mean, math.inf
+        if n == 1:
+            return mean, mean
+        spread = statistics.stdev(self.values.values()) * math.sqrt(1 / n + (1 if single else 0))
+        return mean - t_quantile(n - 1) * spread, mean + t_quantile(n - 1) * spread
+
+    def text(self) -> str:
+        """`2.28 ± 0.03`, `nan (3/3)`, `trained (2/3), nan (1/3)`."""
+        if self.interval is not None and self.mean is not None:
+            return f"{short(self.mean)} [{short(self.interval[0])}, {short(self.interval[1])}]"
+        ended = Counter(self.outcomes.values())
+        if self.mean is None:
+            return ", ".join(f"{name} ({count}/{len(self.outcomes)})" for name, count in ended.items()) or "–"
+        sd = statistics.stdev(self.values.values()) if len(self.values) > 1 else None
+        value = ("≥ " if self.at_least else "") + short(self.mean)
+        value += f" ± {short(sd)}" if sd is not None else ""
+        unusual = [name for name in ended if name not in ("trained", "")]
+        return (
+            f"{value} ({', '.join(f'{name} {ended[name]}/{len(self.outcomes)}' for name in unusual)})" * bool(unusual)
+            or value
+        )
+
+
+def short(value: float) -> str:
+    """A number for a reader: integers in full, three significant digits below one, two decimals above."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e7:
+        return str(int(value))
+    if abs(value) < 1 or abs(value) >= 1e4:
+        return f"{value:.3g}"
+    return number(value)

@@ -110,14 +110,14 @@ class Measured(Node):
         return _matches(cell, self.only_rows, self.only_columns)
 
     def selector(self, cell: Cell) -> dict[str, Any]:
-        """The selector of one cell; `{row}` and `{column}` in its text are filled in."""
+        """The selector of one cell; `{row}`, `{column}` and its own plain keys are filled into its text."""
         row, column = cell
         picked = {**self.base, **self.columns.get(column, {})}
         if isinstance(self.rows, str):
             picked[self.rows] = row
         elif self.rows:
             picked |= self.rows.get(row, {})
-        fill = {"row": row, "column": column}
+        fill = {**{name: part for name, part in picked.items() if "." not in name}, "row": row, "column": column}
         return {k: v.format(**fill) if isinstance(v, str) and "{" in v else v for k, v in picked.items()}
 
 

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from normlab.analysis.samples import Sample, short
+from normlab.analysis.samples import Sample, printed, short
 
 REPRODUCED, DIRECTION, CONTRADICTED = "reproduced", "direction only", "contradicted"
 UNDECIDED, NOT_TESTABLE, NOT_RUN = "undecided", "not testable here", "not run"
@@ -51,7 +51,7 @@ def value(
         return _no_value(sample)
     low, high = (_scaled(x, log10) for x in bounds)
     centre = _scaled(published, log10)
-    return _inside(low, high, centre - below, centre + above, f"of {short(published)}", "decades" if log10 else "")
+    return _inside(low, high, centre - below, centre + above, f"of {printed(published)}", "decades" if log10 else "")
 
 
 def _scaled(x: float, log10: bool) -> float:
@@ -117,36 +117,41 @@ def bound(sample: Sample, at_least: float | None, at_most: float | None, single:
 
 
 def order(low: Sample, high: Sample, margin: float = 0.0) -> Found:
-    """Whether low < high + margin, from the differences paired by seed and the interval of their mean.
+    """Whether low < high + margin, from the differences high - low paired by seed and the interval of their mean.
 
     A positive margin makes it `not worse by more than`, a negative one `lower by at least`. A seed whose `high` has no
-    value while `low` has one speaks for it, and the other way round: NaN counts as above everything."""
-    seeds = sorted((low.values.keys() | low.outcomes.keys()) & (high.values.keys() | high.outcomes.keys()))
+    value while `low` has one speaks for it, and the other way round: NaN counts as above everything. Where `low` is a
+    lower bound only, nothing can be shown for it."""
     if low.interval is not None and high.interval is not None:
         (a, b), (c, d) = low.interval, high.interval
         verdict = REPRODUCED if b < c + margin else CONTRADICTED if a > d + margin else UNDECIDED
         return Found(verdict, f"[{short(a)}, {short(b)}] against [{short(c)}, {short(d)}]")
+    seeds = sorted((low.values.keys() | low.outcomes.keys()) & (high.values.keys() | high.outcomes.keys()))
     differences = [_difference(low.values.get(seed), high.values.get(seed)) for seed in seeds]
     if not differences or any(math.isnan(d) for d in differences):
         return Found(UNDECIDED, "a seed without a value on either side")
     if any(math.isinf(d) for d in differences):
-        if all(d == -math.inf for d in differences):
-            return Found(REPRODUCED, "every seed has a value on one side and none on the other")
         if all(d == math.inf for d in differences):
-            return Found(CONTRADICTED, "every seed has a value on the wrong side only")
+            return Found(REPRODUCED, "every seed has a value on the lower side and none on the upper")
+        if all(d == -math.inf for d in differences):
+            return Found(CONTRADICTED, "every seed has a value on the upper side and none on the lower")
         return Found(UNDECIDED, "some seeds have a value on one side only")
     bounds = Sample(dict(enumerate(differences))).bounds(single=False)
     assert bounds is not None
-    kind = "mean paired difference" if len(differences) > 1 else "difference"
-    text = f"{kind} [{short(bounds[0])}, {short(bounds[1])}]" if len(differences) > 1 else f"{kind} {short(bounds[0])}"
-    verdict = REPRODUCED if bounds[1] < margin else CONTRADICTED if bounds[0] > margin else UNDECIDED
+    several = bounds[1] > bounds[0]
+    text = f"mean paired difference [{short(bounds[0])}, {short(bounds[1])}]" if several else f"by {short(bounds[0])}"
+    verdict = REPRODUCED if bounds[0] > -margin else CONTRADICTED if bounds[1] < -margin else UNDECIDED
+    if low.at_least and verdict == REPRODUCED:
+        return Found(UNDECIDED, f"{text}, but the lower side is a lower bound only")
+    if high.at_least and verdict == CONTRADICTED:
+        return Found(UNDECIDED, f"{text}, but the upper side is a lower bound only")
     return Found(verdict, text + (f", margin {short(margin)}" if margin else ""))
 
 
 def _difference(low: float | None, high: float | None) -> float:
     if low is None and high is None:
         return math.nan
-    return math.inf if low is None else -math.inf if high is None else low - high
+    return -math.inf if low is None else math.inf if high is None else high - low
 
 
 def monotone(falling: Sequence[Sample], margin: float = 0.0) -> Found:

@@ -74,20 +74,20 @@ class Sample:
         return mean - t_quantile(n - 1) * spread, mean + t_quantile(n - 1) * spread
 
     def text(self) -> str:
-        """`2.28 ± 0.03`, `nan (3/3)`, `trained (2/3), nan (1/3)`."""
-        if self.interval is not None and self.mean is not None:
-            return f"{short(self.mean)} [{short(self.interval[0])}, {short(self.interval[1])}]"
-        ended = Counter(self.outcomes.values())
+        """`2.28 ± 0.03`, `nan (3/3)`, `trained (2/3), nan (1/3)`, `4.16 ± 0.001 (stalled 3/3)`, `12 ± 2 [10, 15]`."""
+        ended = {name: count for name, count in Counter(self.outcomes.values()).items() if name}
+        counts = ", ".join(f"{name} {count}/{len(self.outcomes)}" for name, count in ended.items() if name != "trained")
         if self.mean is None:
-            return ", ".join(f"{name} ({count}/{len(self.outcomes)})" for name, count in ended.items()) or "–"
-        sd = statistics.stdev(self.values.values()) if len(self.values) > 1 else None
-        value = ("≥ " if self.at_least else "") + short(self.mean)
-        value += f" ± {short(sd)}" if sd is not None else ""
-        unusual = [name for name in ended if name not in ("trained", "")]
-        return (
-            f"{value} ({', '.join(f'{name} {ended[name]}/{len(self.outcomes)}' for name in unusual)})" * bool(unusual)
-            or value
+            valued = f"{', '.join(map(short, self.values.values()))} ({len(self.values)}/{len(self.outcomes)}), "
+            told = counts or ", ".join(f"{name} {count}/{len(self.outcomes)}" for name, count in ended.items())
+            return (valued if self.values else "") + told or "–"
+        if self.interval is not None:
+            return f"{short(self.mean)} [{short(self.interval[0])}, {short(self.interval[1])}]"
+        spread = (
+            f" ± {short(statistics.stdev(self.values.values()))}" if len(self.values) > 1 and not self.at_least else ""
         )
+        value = ("≥ " if self.at_least else "") + short(self.mean) + spread
+        return f"{value} ({counts})" if counts else value
 
 
 def short(value: float) -> str:
@@ -99,3 +99,8 @@ def short(value: float) -> str:
     if abs(value) < 1 or abs(value) >= 1e4:
         return f"{value:.3g}"
     return number(value)
+
+
+def printed(value: float | str) -> str:
+    """A published value as it is printed: all its digits, and no more."""
+    return value if isinstance(value, str) else f"{value:.10g}"

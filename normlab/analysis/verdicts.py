@@ -19,7 +19,7 @@ from normlab.analysis.predicates import (
     VERDICTS,
     Found,
 )
-from normlab.analysis.samples import Sample, short
+from normlab.analysis.samples import Sample, printed
 
 __all__ = ["VERDICTS", "CellVerdict", "Judged", "judge", "judge_all", "verdicts_json"]
 
@@ -201,7 +201,7 @@ def _cell(cell: Cell, published: Any, sample: Sample | None, found: Found | None
 
 
 def _published_text(published: dict[Cell, Any]) -> str:
-    return _joined([(cell, value if isinstance(value, str) else short(value)) for cell, value in published.items()])
+    return _joined([(cell, printed(value)) for cell, value in published.items()])
 
 
 def _measured_text(cells: Sequence[CellVerdict]) -> str:

@@ -1,0 +1,113 @@
+"""The article's tables, filled: measured values in its own layout, the printed ones and the verdicts beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from normlab.analysis.article_cells import Measured, measured_cells
+from normlab.analysis.article_heads import LAYOUTS, Head, Layout
+from normlab.analysis.article_notes import Origin, notes, origin
+from normlab.analysis.article_printed import ledger_place, printed
+from normlab.analysis.article_words import MARKS, cell_words
+from normlab.analysis.evidence import Evidence
+from normlab.analysis.verdicts import Judged
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: what we measured, what the article prints (empty: nothing) and the verdict on it (empty: none)."""
+
+    text: str
+    published: str = ""
+    verdict: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def shown(self, compare: bool) -> str:
+        """`2.22 ± 0.01`, or with `compare` `2.22 ± 0.01 (2.28) ✓`."""
+        if not compare:
+            return self.text
+        mark = MARKS[self.verdict][0] if self.verdict not in ("", "not run", "not testable here") else ""
+        return " ".join(part for part in (self.text, f"({self.published})" if self.published else "", mark) if part)
+
+
+@dataclass(frozen=True)
+class ArticleTable:
+    """A table of the article in one language. `notes` are sentences, `origin` says where the numbers were made."""
+
+    layout: Layout
+    lang: str
+    cells: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...]
+    comparing: tuple[str, ...]
+    origin: Origin
+
+    @property
+    def title(self) -> str:
+        """Our title, in the table's language."""
+        return self.layout.title.text(self.lang)
+
+    @property
+    def header(self) -> list[str]:
+        """The heads of the columns, that of the rows first."""
+        return [head.text(self.lang) for head in (self.layout.corner, *self.layout.columns)]
+
+    def rows(self, compare: bool) -> list[list[str]]:
+        """Rows of text; with `compare` the printed value and the verdict's mark stand in the cells too."""
+        heads = [head.text(self.lang) for head in self.layout.rows]
+        return [[head, *(cell.shown(compare) for cell in row)] for head, row in zip(heads, self.cells, strict=True)]
+
+    def caption(self, compare: bool) -> tuple[str, ...]:
+        """The sentences below the table."""
+        return (*(self.comparing if compare else ()), *self.notes)
+
+    def data(self) -> pd.DataFrame:
+        """A row a cell, at full precision, with the printed value, the verdict and the origin."""
+        rows = []
+        for head, cells in zip(self.layout.rows, self.cells, strict=True):
+            for column, cell in zip(self.layout.columns, cells, strict=True):
+                place = {"table": self.layout.id, "row": head.text(self.lang), "column": column.text(self.lang)}
+                more = {key: value for key, value in cell.data.items() if key not in ("text", "condition")}
+                shown = {"measured": cell.text, "published": cell.published, "verdict": cell.verdict}
+                rows.append(place | shown | more)
+        return pd.DataFrame(rows).assign(origin="; ".join(self.origin.lines), command="; ".join(self.origin.commands))
+
+
+def article_tables(evidence: Evidence, judged: Sequence[Judged], lang: str = "en") -> list[ArticleTable]:
+    """Every table of the article, in its order; for a single study those that it feeds."""
+    fed = [layout for layout in LAYOUTS if evidence.whole or set(layout.studies) & set(evidence.names)]
+    by_id = {one.entry.id: one for one in judged}
+    return [_table(layout, evidence, by_id, lang) for layout in fed]
+
+
+def _table(layout: Layout, evidence: Evidence, judged: Mapping[str, Judged], lang: str) -> ArticleTable:
+    measured = measured_cells(layout, evidence)
+    cells = tuple(
+        tuple(_cell(layout, row, column, measured, judged, lang) for column in layout.columns) for row in layout.rows
+    )
+    whole = judged.get(layout.id)
+    used = [cell.verdict for row in cells for cell in row]
+    below, comparing = notes(layout, evidence, lang, used, whole.verdict if whole else "")
+    return ArticleTable(layout, lang, cells, below, comparing, origin(layout, evidence, lang))
+
+
+def _cell(
+    layout: Layout,
+    row: Head,
+    column: Head,
+    measured: Mapping[tuple[str, str], Measured],
+    judged: Mapping[str, Judged],
+    lang: str,
+) -> Cell:
+    found = measured.get((row.key, column.key))
+    text = found.text if found else "not run" if layout.studies else "not measurable here"
+    entry, place = ledger_place(layout.id, row.key, column.key)
+    one = judged.get(entry)
+    shown = printed(layout, row.key, column.key, one.entry if one else None, lang)
+    if found is None or one is None:
+        return Cell(cell_words(text, lang), shown)
+    verdict = next((cell.verdict for cell in one.cells if (cell.row, cell.column) == place), "")
+    return Cell(cell_words(text, lang), shown, verdict, found.data)

@@ -161,7 +161,12 @@ def curve_text(folder: Path) -> str:
 
 def read_curve(folder: Path) -> dict[str, list[float | None]]:
     """The curve of a run, column by column; None for an empty cell."""
-    rows = csv.reader(io.StringIO(curve_text(folder)))
+    return parse_curve(curve_text(folder))
+
+
+def parse_curve(text: str) -> dict[str, list[float | None]]:
+    """The curve in a CSV text, as `read_curve`."""
+    rows = csv.reader(io.StringIO(text))
     header = next(rows)
     columns = list(zip(*rows, strict=True)) or [()] * len(header)
     return {name: [float(c) if c else None for c in column] for name, column in zip(header, columns, strict=True)}

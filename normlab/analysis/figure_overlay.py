@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from matplotlib.lines import Line2D
 from normlab.analysis.article_cells import share_text
 from normlab.analysis.article_heads import LAYOUTS, Layout
 from normlab.analysis.article_notes import origin
+from normlab.analysis.article_printed import printed
 from normlab.analysis.article_runs import Group, groups
 from normlab.analysis.canvas import GREY, colours, loss_range, plain, reference_lines, render, styled
 from normlab.analysis.evidence import Evidence
@@ -23,7 +25,19 @@ from normlab.analysis.frames import FINITE_OUTCOMES, Results
 from normlab.analysis.verdicts import Judged
 
 _SIZE = (7.4, 4.4)  # inches: as wide as the article's text
-_OPEN: dict[str, Any] = {"markerfacecolor": "white", "markeredgewidth": 1.4, "linestyle": "", "clip_on": False}
+_TITLES = {"norm-speed": "share of LayerNorm's time that a hand-written RMSNorm saves"}
+_MARKERS = ("o", "s", "D", "^")
+_OPEN: dict[str, Any] = {"markerfacecolor": "none", "markeredgewidth": 1.4, "linestyle": "", "clip_on": False}
+
+Printed = Mapping[tuple[str, str], str]  # (row, column): as printed
+
+
+@dataclass(frozen=True)
+class Look:
+    """Of a column of the table: its colour, and the marker of its printed values."""
+
+    colour: str
+    marker: str
 
 
 @dataclass(frozen=True)
@@ -37,21 +51,27 @@ class Drawn:
 
 def overlay_figures(evidence: Evidence, judged: Sequence[Judged]) -> Iterator[tuple[str, Drawn]]:
     """Id of the ledger and figure, for each figure whose study is there."""
-    published = {one.entry.id: one.entry.cells() for one in judged}
+    entries = {one.entry.id: one.entry for one in judged}
     layouts = {layout.id: layout for layout in LAYOUTS}
     with styled():
         for name, draw in _DRAWERS.items():
-            figure = draw(layouts[name], evidence, published.get(name, {}))
+            layout = layouts[name]
+            texts = {
+                (r.key, c.key): printed(layout, r.key, c.key, entries.get(name), "en")
+                for r in layout.rows
+                for c in layout.columns
+            }
+            figure = draw(layout, evidence, {place: text for place, text in texts.items() if text})
             if figure is not None:
-                title = layouts[name].title.en
-                alt = f"Measured curves and printed points: {title} (section {layouts[name].section} of the article)."
+                title = _TITLES.get(name, layout.title.en)
+                alt = f"Measured curves and printed points: {title} (section {layout.section} of the article)."
                 yield name, Drawn(f"article-{name}", alt, render(figure))
 
 
 def _frame(layout: Layout, evidence: Evidence, note: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=_SIZE, layout="constrained")
-    title = f"Section {layout.place('en').removeprefix('section ')}: {layout.title.en}"
-    figure.suptitle(plain("\n".join(textwrap.wrap(title, 88))), x=0.01, ha="left", fontsize=10.5)
+    title = f"Section {layout.place('en').removeprefix('section ')}: {_TITLES.get(layout.id, layout.title.en)}"
+    figure.suptitle(plain("\n".join(textwrap.wrap(title, 72))), x=0.01, ha="left", fontsize=10.5)
     foot = [note] + ([f"SHORTENED RUN: {'; '.join(evidence.shortened)}"] if evidence.quick else [])
     where = origin(layout, evidence, "en")
     foot.append(" · ".join([*where.lines, *where.commands]))
@@ -60,7 +80,7 @@ def _frame(layout: Layout, evidence: Evidence, note: str) -> tuple[Figure, Axes]
     return figure, figure.subplots()
 
 
-def _curves(layout: Layout, evidence: Evidence, published: Mapping[tuple[str, str], Any]) -> Figure | None:
+def _curves(layout: Layout, evidence: Evidence, published: Printed) -> Figure | None:
     """Validation loss by step."""
     results = evidence.results(layout.studies[0])
     columns = groups(layout, evidence)
@@ -71,11 +91,11 @@ def _curves(layout: Layout, evidence: Evidence, published: Mapping[tuple[str, st
     )
     runs = pd.concat([group.runs for group in columns])
     top = _scale(axis, runs, results, published)
-    looks = dict(zip((head.key for head in layout.columns), colours([head.en for head in layout.columns]), strict=True))
+    looks = _looks(layout)
     longest = max(int(runs["train.steps"].max()), *(int(row) for row, _ in published), 1)
     axis.set_xlim(-0.01 * longest, 1.03 * longest)
     for group in columns:
-        colour = looks[group.key][0]
+        colour = looks[group.key].colour
         for run_id, onset in zip(group.runs["id"], group.runs["onset_step"], strict=True):
             taken = results.evaluations.get(run_id, pd.Series(dtype=float))
             axis.plot(taken.index, taken.clip(upper=top), color=colour, linewidth=0.9, zorder=3)
@@ -83,13 +103,13 @@ def _curves(layout: Layout, evidence: Evidence, published: Mapping[tuple[str, st
                 height = min(float(taken.iloc[-1]), top) if len(taken) else top
                 axis.plot([float(onset)], [height], marker="X", color=colour, markeredgecolor="black", zorder=6)
     for (row, column), value in published.items():
-        _printed(axis, float(row), value, top, looks[column][0])
+        _printed(axis, float(row), value, top, looks[column])
     axis.set_xlabel("step")
     _legend(figure, layout, looks, runs, published)
     return figure
 
 
-def _lines(layout: Layout, evidence: Evidence, published: Mapping[tuple[str, str], Any]) -> Figure | None:
+def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | None:
     """Final loss by learning rate or depth: means with the range over the seeds, printed values beside them."""
     columns = groups(layout, evidence)
     if not columns:
@@ -102,15 +122,14 @@ def _lines(layout: Layout, evidence: Evidence, published: Mapping[tuple[str, str
     runs = pd.concat([group.runs for group in columns])
     results = next(found for name in layout.studies if (found := evidence.results(name)) is not None)
     top = _scale(axis, runs, results, published)
-    heads = [head.en for head in layout.columns]
-    looks = dict(zip((head.key for head in layout.columns), colours(heads), strict=True))
+    looks = _looks(layout)
     places = {row.key: math.log10(float(row.key)) if rates else float(i) for i, row in enumerate(layout.rows)}
     step = 0.035 if rates else 0.07
     shift = {key: step * (i - (len(looks) - 1) / 2) for i, key in enumerate(looks)}
     for group in columns:
-        _draw_line(axis, group, places, shift[group.key], looks[group.key][0], top)
+        _draw_line(axis, group, places, shift[group.key], looks[group.key].colour, top)
     for (row, column), value in published.items():
-        _printed(axis, places[row] + shift[column], value, top, looks[column][0])
+        _printed(axis, places[row] + shift[column], value, top, looks[column])
     axis.set_xticks(list(places.values()), list(places))
     axis.set_xlabel(layout.corner.en)
     _legend(figure, layout, looks, runs, published)
@@ -138,7 +157,7 @@ def _draw_line(axis: Axes, group: Group, places: Mapping[str, float], shift: flo
     axis.plot(xs, means, color=colour, linewidth=1.1, zorder=3)
 
 
-def _scale(axis: Axes, runs: pd.DataFrame, results: Results, published: Mapping[Any, Any]) -> float:
+def _scale(axis: Axes, runs: pd.DataFrame, results: Results, published: Printed) -> float:
     """Set the loss axis so that runs and printed values fit; returns its upper edge, where NaN stands."""
     losses = [*runs["final_loss"], *runs["initial_loss"], *(_number(value) for value in published.values())]
     low, high, _ = loss_range(runs, pd.Series(losses, dtype=float))
@@ -149,27 +168,34 @@ def _scale(axis: Axes, runs: pd.DataFrame, results: Results, published: Mapping[
     return top
 
 
-def _number(value: Any) -> float:
+def _looks(layout: Layout) -> dict[str, Look]:
+    inks = colours([head.en for head in layout.columns])
+    return {head.key: Look(ink, marker) for head, (ink, _), marker in zip(layout.columns, inks, _MARKERS, strict=False)}
+
+
+def _number(text: str) -> float:
     """The number that a printed cell starts with; NaN for none."""
-    try:
-        return float(str(value).replace(",", " ").split()[0])
-    except (ValueError, IndexError):
-        return math.nan
+    found = re.match(r"[\d.]*\d", text)
+    return float(found[0]) if found else math.nan
 
 
-def _printed(axis: Axes, x: float, value: Any, top: float, colour: str) -> None:
-    number = _number(value)
+def _printed(axis: Axes, x: float, text: str, top: float, look: Look) -> None:
+    """An open marker at a printed value; NaN at the top edge; what is printed behind the number beside it."""
+    number = _number(text)
     lost = math.isnan(number)
-    axis.plot([x], [top if lost else number], marker="X" if lost else "o", color=colour, zorder=5,
-              markersize=8 if lost else 6.5, **_OPEN)  # fmt: skip
+    y, marker, size = (top, "X", 8) if lost else (number, look.marker, 6.5)
+    axis.plot([x], [y], marker=marker, color=look.colour, zorder=5, markersize=size, **_OPEN)
+    remark = text.partition(",")[2].strip()
+    if remark and not lost:
+        style: Any = {"fontsize": 6.5, "color": look.colour, "textcoords": "offset points"}
+        axis.annotate(plain(f"printed: {text}"), (x, y), (7, 3), **style)
 
 
-def _legend(
-    figure: Figure, layout: Layout, looks: Mapping[str, Any], runs: pd.DataFrame, published: Mapping[Any, Any]
-) -> None:
+def _legend(figure: Figure, layout: Layout, looks: Mapping[str, Look], runs: pd.DataFrame, published: Printed) -> None:
     heads = {head.key: head.en for head in layout.columns}
-    handles = [Line2D([], [], color=look[0], label=heads[key]) for key, look in looks.items()]
-    handles.append(Line2D([], [], color=GREY, marker="o", label="printed", **_OPEN))
+    handles = [Line2D([], [], color=look.colour, label=heads[key]) for key, look in looks.items()]
+    for key, look in looks.items():
+        handles.append(Line2D([], [], color=look.colour, marker=look.marker, label=f"printed: {heads[key]}", **_OPEN))
     if any(math.isnan(_number(value)) for value in published.values()):
         handles.append(Line2D([], [], color=GREY, marker="X", label="printed: NaN", **_OPEN))
     if (runs["outcome"] == "nan").any():
@@ -179,7 +205,7 @@ def _legend(
     figure.legend(handles=handles, loc="outside right upper", alignment="left")
 
 
-def _ratios(layout: Layout, evidence: Evidence, published: Mapping[tuple[str, str], Any]) -> Figure | None:
+def _ratios(layout: Layout, evidence: Evidence, published: Printed) -> Figure | None:
     """By how much RMSNorm is faster than LayerNorm, by shape: the interval of the rounds, and the printed share."""
     measure = evidence.measure("speed")
     ratios = ((measure.values.get("norm-speed") or {}).get("ratio") if measure else None) or {}
@@ -195,11 +221,12 @@ def _ratios(layout: Layout, evidence: Evidence, published: Mapping[tuple[str, st
         ratio = ratios[row.key]
         axis.vlines(i, 100 * ratio["low"], 100 * ratio["high"], color=colour, linewidth=3)
         axis.plot([i], [100 * ratio["median"]], marker="o", color=colour, linestyle="")
-        axis.annotate(share_text(ratio), (i, 100 * ratio["median"]), (7, -3), textcoords="offset points", fontsize=7)
-        printed = _number(published.get(("", row.key)))
-        axis.plot([i], [100 * printed], marker="o", color="black", markersize=6.5, **_OPEN)
+        where: Any = {"textcoords": "offset points", "ha": "center", "fontsize": 7}
+        axis.annotate(share_text(ratio), (i, 100 * ratio["low"]), (0, -11), **where)
+        share = _number(published.get((row.key, "rmsnorm faster by"), ""))
+        axis.plot([i], [share], marker="o", color="black", markersize=6.5, **_OPEN)
     axis.set_xticks(range(len(there)), [row.en for row in there])
-    axis.set_xlim(-0.4, len(there) - 0.3)
+    axis.set_xlim(-0.5, len(there) - 0.5)
     axis.margins(y=0.15)
     axis.set_xlabel(layout.corner.en)
     axis.set_ylabel("RMSNorm faster by (%)")
@@ -211,7 +238,7 @@ def _ratios(layout: Layout, evidence: Evidence, published: Mapping[tuple[str, st
     return figure
 
 
-_DRAWERS: dict[str, Callable[[Layout, Evidence, Mapping[tuple[str, str], Any]], Figure | None]] = {
+_DRAWERS: dict[str, Callable[[Layout, Evidence, Printed], Figure | None]] = {
     "warmup-curve": _curves,
     "collapse-20": _curves,
     "collapse-depth": _lines,

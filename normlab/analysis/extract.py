@@ -21,13 +21,14 @@ Selector = Mapping[str, Any]
 
 
 def chosen(evidence: Evidence, selector: Selector) -> tuple[Results, pd.DataFrame] | None:
-    """The results and the rows of its runs that have every dotted setting of the selector."""
+    """The results and the rows of its runs that have every dotted setting, and every label of an axis of named
+    variants, that the selector gives."""
     results = evidence.results(str(selector["study"]))
     if results is None:
         return None
     runs = results.runs
     for name, value in selector.items():
-        if "." in name:
+        if "." in name or name in results.labels:
             runs = runs[runs[name] == value]
     done = runs[~runs["outcome"].isin(("missing", "failed"))]
     return (results, done) if len(done) else None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from normlab.config.dump import study_yaml
 from normlab.config.plan import PlannedRun, expand
 from normlab.config.schema import Axis, Outputs, Point, RunSpec, Study
 from normlab.store import RunRecord, publish, publish_failure, strict_json, write_file
@@ -60,7 +61,7 @@ def make_results(root: Path, of: Study, story: Callable[[PlannedRun], str]) -> P
         "sessions": [],
     }
     write_file(root / "manifest.json", strict_json(manifest))
-    write_file(root / "config.yaml", "question: Does it train?\n")
+    write_file(root / "config.yaml", study_yaml(of))
     for run in planned:
         kind = story(run)
         if kind == "failed":
@@ -113,6 +114,8 @@ def _curve(taken: dict[int, float], last: int, depth: int) -> dict[str, list[flo
     steps = range(last + 1)
     curve: dict[str, list[Any]] = {"step": list(steps)}
     curve["train_loss"] = [None, *(taken[max(s for s in taken if s <= step)] + 0.01 for step in steps[1:])]
+    if last < STEPS:  # The onset, in the loss.
+        curve["train_loss"][-1] = math.nan
     curve["grad_norm"] = [None, *(1.0 for _ in steps[1:])]
     curve["val_loss"] = [taken.get(step) for step in steps]
     for layer in range(depth + 1):

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from normlab.analysis.evidence import Evidence
 from normlab.analysis.frames import Results
-from normlab.analysis.ledger import Entry, Ledger, load_ledger
+from normlab.analysis.ledger import load_ledger
 from normlab.analysis.samples import short
 from normlab.analysis.table import Table
 from normlab.analysis.verdicts import CellVerdict, Judged, judge
+from normlab.config.schema import RunSpec
 
 READING, CELL = "reading", "cell"
+# Printed tables that a reading can be near to, and the claims that are asked of runs in full length.
+TABLES = ("collapse-20", "warmup-curve", "lr-sensitivity")
+LONG = (*TABLES, "collapse-onset", "collapse-quality", "rms-no-norm-fails", "preln-no-warmup", "preln-faster",
+        "lr-warmup")  # fmt: skip
+# The runs of a reading that stand in for each study of the ledger, by their settings.
+_STANDING_IN: dict[str, dict[str, Any]] = {
+    "collapse": {"model.depth": 20, "model.placement": "pre"},
+    "postln": {"model.placement": "post", "optim.warmup": 0},
+    "preln": {"model.placement": "pre", "model.norm": "layernorm", "optim.warmup": 0},
+    "warmup": {"model.depth": 12, "optim.lr": 1e-3},
+}
 _MARKS = {"reproduced": "yes", "direction only": "direction", "contradicted": "no", "undecided": "?", "not run": "–"}
 
 
@@ -31,23 +43,41 @@ def readings_tables(results: Results) -> list[Table]:
 
 
 def judge_readings(results: Results) -> dict[str, list[Judged]]:
-    """The verdicts on the ledger of readings, by reading, in the study's order."""
-    evidence = Evidence(
-        results.root, {results.study.name: results.root}, results.manifest, {results.study.name: results}
-    )
-    labels = next(axis for axis in results.study.axes if axis.name == READING).points
-    ledger = load_ledger("readings")
-    return {point.label: _judged(ledger, evidence, results.study.name, point.label) for point in labels}
+    """Verdicts by reading, in the study's order: on the short ledger of readings, or, for runs of the article's own
+    length, on its claims themselves."""
+    labels = [point.label for axis in results.study.axes if axis.name == READING for point in axis.points]
+    if results.study.base.train.steps >= RunSpec().train.steps:
+        entries = [entry for entry in load_ledger().entries if entry.id in LONG]
+        seeds = len(results.study.seeds)
+        entries = [entry.model_copy(update={"seeds": min(entry.seeds, seeds)}) for entry in entries]
+        return {label: [judge(entry, _standing_in(results, label)) for entry in entries] for label in labels}
+    short_ledger = load_ledger("readings").entries
+    return {
+        label: [
+            judge(entry, _evidence(results, {"readings": _only(results, {READING: label})})) for entry in short_ledger
+        ]
+        for label in labels
+    }
 
 
-def _judged(ledger: Ledger, evidence: Evidence, study: str, reading: str) -> list[Judged]:
-    return [judge(_within(entry, study, reading), evidence) for entry in ledger.entries]
+def _standing_in(results: Results, reading: str) -> Evidence:
+    studies = {name: _only(results, {READING: reading, **settings}) for name, settings in _STANDING_IN.items()}
+    return _evidence(results, {name: study for name, study in studies.items() if len(study.runs)})
 
 
-def _within(entry: Entry, study: str, reading: str) -> Entry:
-    """The entry with its selectors narrowed to one reading."""
-    narrowed = [m.model_copy(update={"base": {**m.base, "study": study, READING: reading}}) for m in entry.measured]
-    return entry.model_copy(update={"measured": tuple(narrowed)})
+def _evidence(results: Results, studies: Mapping[str, Results]) -> Evidence:
+    return Evidence(results.root, dict.fromkeys(studies, results.root), {}, dict(studies))
+
+
+def _only(results: Results, settings: Mapping[str, Any]) -> Results:
+    """The results with those runs alone that have all the settings (fields, or labels of named axes)."""
+    keep = pd.Series(True, index=results.runs.index)
+    for name, value in settings.items():
+        keep &= results.runs[name] == value
+    found = Results(results.root, results.manifest, results.study, results.runs[keep], results.labels[keep])
+    # The curves are read once for all readings.
+    found.__dict__["evaluations"] = results.evaluations
+    return found
 
 
 def _grid_table(judged: dict[str, list[Judged]]) -> Table:
@@ -85,16 +115,15 @@ def nearest_table(judged: dict[str, list[Judged]]) -> Table:
     """A row a printed table: its nearest reading, by the root mean square distance over the cells in which a number is
     printed and measured, and by the share of the others that end as printed."""
     rows, data = [], []
-    for claim in dict.fromkeys(j.entry.id.partition("/")[0] for j in next(iter(judged.values()))):
+    for claim in TABLES:
         scores = []
         for reading, found in judged.items():
             cells = [cell for j in found if j.entry.id.partition("/")[0] == claim for cell in j.cells]
             scores.append({"table": claim, "reading": reading, **distance(cells)})
         data += scores
-        finite = [s for s in scores if not math.isnan(s["rms"])]
-        if finite:
+        if any(s["cells"] or s["ends"] for s in scores):
             # Outcomes first: a reading that does not end as printed is not near, however close its numbers.
-            ordered = sorted(finite, key=lambda s: (-(s["agree"] / s["ends"] if s["ends"] else 1.0), s["rms"]))
+            ordered = sorted(scores, key=_nearness)
             rows += [[claim, s["reading"], short(s["rms"]), str(s["cells"]), f"{s['agree']} of {s['ends']}"]
                      for s in ordered[:3]]  # fmt: skip
     header = ["table", "reading", "distance (nats)", "cells", "ends as printed"]
@@ -102,9 +131,16 @@ def nearest_table(judged: dict[str, list[Judged]]) -> Table:
     return Table("nearest", "the nearest readings", header, rows, pd.DataFrame(data), note)
 
 
+def _nearness(score: Mapping[str, Any]) -> tuple[float, float]:
+    agreement = score["agree"] / score["ends"] if score["ends"] else 1.0
+    return -agreement, score["rms"] if score["cells"] else math.inf
+
+
 def distance(cells: Sequence[CellVerdict]) -> dict[str, Any]:
     """`rms` in nats over the `cells` with a printed and a measured number; `agree` of `ends` printed outcomes."""
-    gaps = [cell.mean - cell.published for cell in cells if isinstance(cell.published, float) and cell.mean is not None]
+    gaps = [
+        cell.mean - cell.published for cell in cells if not isinstance(cell.published, str) and cell.mean is not None
+    ]
     ends = [cell for cell in cells if isinstance(cell.published, str) and cell.verdict]
     rms = math.sqrt(sum(gap * gap for gap in gaps) / len(gaps)) if gaps else math.nan
     return {"rms": rms, "cells": len(gaps), "agree": sum(c.verdict == "reproduced" for c in ends), "ends": len(ends)}

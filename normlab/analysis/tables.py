@@ -11,6 +11,7 @@ import pandas as pd
 from normlab.analysis.cells import mean_text, number, outcome_data, outcome_text, reach_data, step_data
 from normlab.analysis.frames import Results, ResultsError
 from normlab.analysis.metrics import lr_sensitivity, lr_window, spread
+from normlab.analysis.readings import is_readings, readings_tables
 from normlab.analysis.table import Table
 
 LR = "optim.lr"
@@ -24,6 +25,8 @@ def all_tables(results: Results) -> list[Table]:
         tables += [window_table(results), sensitivity_table(results)]
     if results.study.outputs.reach:
         tables.append(reach_table(results))
+    if is_readings(results):
+        tables += readings_tables(results)
     return [*tables, runs_table(results)]
 
 

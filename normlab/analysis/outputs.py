@@ -8,11 +8,12 @@ from pathlib import Path
 
 from normlab.analysis import latex, markdown
 from normlab.analysis.frames import Results, load
-from normlab.analysis.provenance import command_text, commit_text, device_text, provenance
+from normlab.analysis.provenance import command_text, commit_text, device_text, provenance, shortened_text
 from normlab.analysis.table import Table
 from normlab.analysis.tables import all_tables
 
-TABLES = ("outcome", "loss_by_step", "lr_window", "lr_sensitivity", "steps_to_loss", "runs")
+TABLES = ("outcome", "loss_by_step", "lr_window", "lr_sensitivity", "steps_to_loss", "runs", "readings", "claims",
+          "nearest", "nan")  # fmt: skip
 FIGURES = ("loss_curves", "loss_vs_lr", "activations")
 
 
@@ -41,6 +42,7 @@ def write_outputs(path: str | Path) -> list[Path]:
 def table_texts(table: Table, results: Results) -> dict[str, str]:
     """The table by suffix: csv, md, tex. In the CSV, origin stands in columns, the same in every row."""
     origin = {"commit": commit_text(results), "device": device_text(results), "command": command_text(results)}
+    origin |= {"shortened": text for text in shortened_text(results)}
     data = table.data.assign(**{key: text for key, text in origin.items() if key not in table.data})
     return {
         "csv": data.to_csv(index=False, lineterminator="\n"),

@@ -27,7 +27,7 @@ def provenance(results: Results) -> Provenance:
     return Provenance(
         name=results.study.name,
         question=results.study.question,
-        counts=(seeds_text(results), outcomes_text(results)),
+        counts=(seeds_text(results), outcomes_text(results), *shortened_text(results)),
         rules=(thresholds_text(results),),
         origin=f"{commit_text(results)}; {device_text(results)}",
         command=command_text(results),
@@ -45,6 +45,12 @@ def outcomes_text(results: Results) -> str:
     counts = results.runs["outcome"].value_counts()
     ended = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if outcome in counts)
     return f"{len(results.runs)} run{'s' if len(results.runs) != 1 else ''}: {ended}"
+
+
+def shortened_text(results: Results) -> list[str]:
+    """`shortened: 300 of 3000 training steps, ...` for a study of a quick reproduction; nothing otherwise."""
+    cut = results.manifest.get("shortened")
+    return [f"shortened: {'; '.join(map(str, cut))}"] if isinstance(cut, list) and cut else []
 
 
 def thresholds_text(results: Results) -> str:
@@ -93,5 +99,5 @@ def command_text(results: Results) -> str:
 
 def origin_text(results: Results) -> str:
     """One line for a figure's foot: seeds, outcomes, commit, device, command."""
-    parts = [seeds_text(results), outcomes_text(results), commit_text(results), device_text(results)]
-    return " · ".join([*parts, command_text(results)])
+    parts = [seeds_text(results), outcomes_text(results), *shortened_text(results)]
+    return " · ".join([*parts, commit_text(results), device_text(results), command_text(results)])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,31 +13,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from normlab.cli.answer import write_and_answer
+from normlab.cli.choices import Choices
 
 if TYPE_CHECKING:
     from normlab.config.plan import PlannedRun
     from normlab.config.schema import Study
     from normlab.execute.devices import Device
+    from normlab.execute.display import Lines
+    from normlab.execute.live import LiveTable
     from normlab.execute.signals import Interrupts
-    from normlab.execute.sweep import Summary, Watcher
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The options that all training commands share; but for `seeds` none of them changes what is asked."""
-
-    seeds: str | None = None
-    output: Path | None = None
-    resume: bool = False
-    overwrite: bool = False
-    dry_run: bool = False
-    device: str = "auto"
-    jobs: int | None = None
-    fail_fast: bool = False
-    json: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    reuse: Sequence[Path] = ()
+    from normlab.execute.sweep import Summary
 
 
 @dataclass(frozen=True)
@@ -94,12 +80,7 @@ class Request:
 
     def to_resume(self) -> str:
         """The command that goes on where this one stopped."""
-        how, words = self.how, [self.spelled(self.config)]
-        words += [f"-o {shlex.quote(str(how.output))}"] if how.output else []
-        words += [f"--device {how.device}"] if how.device != "auto" else []
-        words += [f"--jobs {how.jobs}"] if how.jobs else []
-        words += [f"--reuse {shlex.quote(str(folder))}" for folder in how.reuse]
-        return " ".join([*words, "--resume"])
+        return self.how.to_resume(self.spelled(self.config))
 
 
 def fail(message: str, code: int) -> typer.Exit:
@@ -110,13 +91,19 @@ def fail(message: str, code: int) -> typer.Exit:
 
 def train(request: Request) -> None:
     """Do what the command asks; ends with `typer.Exit` unless all went well."""
+    stoppable(lambda interrupts: _train(request, interrupts), None if request.how.dry_run else request.to_resume())
+
+
+def stoppable(command: Callable[[Interrupts], int], again: str | None) -> None:
+    """Run `command` under our handlers of Ctrl-C and SIGTERM and leave with its exit code, if any; where it is stopped,
+    tell how to go on: `again`, if it wrote something."""
     from normlab.execute.signals import Stopped, catching
 
     with catching() as interrupts:
         try:
-            code = _train(request, interrupts)
+            code = command(interrupts)
         except Stopped as stopped:
-            go_on = "" if request.how.dry_run else f"; finished runs are kept. Go on with:\n  {request.to_resume()}"
+            go_on = f"; finished runs are kept. Go on with:\n  {again}" if again else ""
             print(f"\nstopped by {stopped}{go_on}", file=sys.stderr)
             code = stopped.code
     if code:
@@ -126,25 +113,35 @@ def train(request: Request) -> None:
 def _train(request: Request, interrupts: Interrupts) -> int:
     from normlab.config.plan import expand
     from normlab.execute.devices import resolve_device
-    from normlab.execute.local import CannotStart
+    from normlab.execute.outstanding import find_sources
     from normlab.execute.sweep import Job, Options, run_study
-    from normlab.execute.target import Refused
-    from normlab.execute.worker import FULL
 
     study = request.study()
     plan = expand(study)
     folder = request.how.output or Path("results") / study.name
     how = request.how
     derived = _derived(folder) if how.overwrite else []
-    options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, how.reuse)
-    try:
+    with faults_told(folder, request.to_resume()):
+        reuse = find_sources(how.reuse)
+        options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, reuse)
         _check_axis(request, study)
         device = resolve_device(request.how.device)
         if request.how.dry_run:
-            return _dry_run(request, study, plan, device)
-        watcher = _watcher(request, folder)
+            return _dry_run(request, study, plan, device, reuse)
+        watcher = make_watcher(how, folder)
         summary = run_study(Job(study, plan, options, device, request.canonical()), interrupts, watcher)
         return _answer(request, folder, summary)
+
+
+@contextmanager
+def faults_told(folder: Path, again: str) -> Iterator[None]:
+    """Tell what keeps a command from writing `folder`, and leave with the exit code; `again` is how to go on."""
+    from normlab.execute.local import CannotStart
+    from normlab.execute.target import Refused
+    from normlab.execute.worker import FULL
+
+    try:
+        yield
     except Refused as refused:
         raise fail(str(refused), 2) from None
     except CannotStart as cause:
@@ -153,7 +150,7 @@ def _train(request: Request, interrupts: Interrupts) -> int:
         if error.errno not in FULL:
             raise
         what = f"{error.strerror}: {error.filename or folder}"
-        hint = f"make room and go on with:\n  {request.to_resume()}"
+        hint = f"make room and go on with:\n  {again}"
         raise fail(f"no room to write results: {what}; the runs finished before are intact, {hint}", 1) from None
 
 
@@ -177,11 +174,12 @@ def _derived(folder: Path) -> list[Path]:
     return output_files(folder)
 
 
-def _watcher(request: Request, folder: Path) -> Watcher:
+def make_watcher(how: Choices, folder: Path) -> Lines | LiveTable:
+    """The live table on a terminal, plain lines off it or where quiet is asked for."""
     from normlab.execute.display import Lines
 
-    if request.how.quiet or not sys.stderr.isatty():
-        return Lines(folder, request.how.quiet, request.how.verbose)
+    if how.quiet or not sys.stderr.isatty():
+        return Lines(folder, how.quiet, how.verbose)
     from rich.console import Console
 
     from normlab.execute.live import LiveTable
@@ -202,7 +200,7 @@ def _answer(request: Request, folder: Path, summary: Summary) -> int:
     return 1 if summary.failed else code
 
 
-def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device: Device) -> int:
+def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device: Device, reuse: Sequence[Path]) -> int:
     from normlab.config.plugins import load_plugins
     from normlab.execute.display import counted, duration
     from normlab.execute.estimate import estimate
@@ -216,7 +214,7 @@ def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device:
     check_folder(folder, how.resume, how.overwrite or not how.resume)
     todo = remaining(folder, study, plan) if how.resume else list(plan)
     already = len({run.id for run in plan} & finished_ids(folder))
-    todo = _not_reusable(request, study, todo, device)
+    todo = _not_reusable(reuse, study, todo, device)
     load_plugins(study.plugins)
     stacks, workers = cut(todo, how.jobs, device.name)
     seconds = estimate(stacks, workers, study.thresholds, device.name) if todo else 0.0
@@ -234,13 +232,12 @@ def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device:
     return 0
 
 
-def _not_reusable(request: Request, study: Study, todo: Sequence[PlannedRun], device: Device) -> list[PlannedRun]:
+def _not_reusable(reuse: Sequence[Path], study: Study, todo: Sequence[PlannedRun], device: Device) -> list[PlannedRun]:
     from normlab.execute.manifest import environment
     from normlab.execute.reuse import check_sources, reusable
 
-    check_sources(request.how.reuse)
-    env = environment(device.name, device.title)
-    found = reusable(todo, request.how.reuse, study, env)
+    check_sources(reuse)
+    found = reusable(todo, reuse, study, environment(device.name, device.title))
     return [run for run in todo if run.id not in found]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from normlab.config.dump import diff_studies
@@ -32,8 +32,16 @@ def is_empty(folder: Path) -> bool:
     return all(path.name == LOCK or path.name.startswith(".tmp-") for path in folder.iterdir())
 
 
-def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse before anything is written: a file, a folder of someone else's, results without a flag."""
+def check_folder(
+    folder: Path,
+    resume: bool,
+    overwrite: bool,
+    ours: Callable[[Path], bool] = looks_ours,
+    what: str = "normlab results",
+) -> None:
+    """Refuse before anything is written: a file, a folder of someone else's, results without a flag.
+
+    `ours` says whether a folder holds what belongs there, which is called `what`."""
     if resume and overwrite:
         raise Refused("--resume and --overwrite contradict each other: give one of them")
     if not folder.exists():
@@ -42,8 +50,8 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
         raise Refused(f"{folder} is not a folder")
     if is_empty(folder):
         return
-    if not looks_ours(folder):
-        raise Refused(f"{folder} holds files but no normlab results: choose another folder with -o")
+    if not ours(folder):
+        raise Refused(f"{folder} holds files but no {what}: choose another folder with -o")
     if not resume and not overwrite:
         raise Refused(f"{folder} already holds results: continue them with --resume or replace them with --overwrite")
 

@@ -11,7 +11,7 @@ import pytest
 from tiny import Recorder, Runner, tiny_study
 
 from normlab.config.plan import expand
-from normlab.execute import sweep
+from normlab.execute import hold, sweep
 from normlab.execute.events import Failed, Retried
 from normlab.execute.local import CannotStart
 from normlab.execute.target import Refused
@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_written_is_refused_in_one_line(
     def refuse(*_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", "a/temporary/name")
 
-    monkeypatch.setattr(sweep, step, refuse)
+    monkeypatch.setattr(hold if step == "lease" else sweep, step, refuse)
     with pytest.raises(Refused) as caught:
         fake_run(tiny_study(seeds=[0]), tmp_path / "r", jobs=1)
     text = f"{tmp_path / 'r'} cannot be written: Read-only file system; choose another folder with -o"

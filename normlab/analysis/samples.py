@@ -86,7 +86,9 @@ class Sample:
         spread = (
             f" ± {short(statistics.stdev(self.values.values()))}" if len(self.values) > 1 and not self.at_least else ""
         )
-        value = ("≥ " if self.at_least else "") + short(self.mean) + spread
+        # A lone value is shown with the digits that a printed one may have; with a spread they would mean nothing.
+        mean = short(self.mean) if spread or self.at_least else f"{self.mean:.6g}"
+        value = ("≥ " if self.at_least else "") + mean + spread
         return f"{value} ({counts})" if counts else value
 
 

@@ -19,7 +19,7 @@ from normlab.analysis.predicates import (
     VERDICTS,
     Found,
 )
-from normlab.analysis.samples import Sample, printed
+from normlab.analysis.samples import Sample, printed, short
 
 __all__ = ["VERDICTS", "CellVerdict", "Judged", "judge", "judge_all", "verdicts_json"]
 
@@ -76,12 +76,22 @@ def judge(entry: Entry, evidence: Evidence) -> Judged:
     verdict, reason = _whole(entry, published, samples, list(found.values()))
     if evidence.quick and any(sample.outcomes for sample in samples.values()):
         verdict, reason = UNDECIDED, f"shortened runs decide nothing (they say: {verdict})"
+    if verdict != REPRODUCED:
+        reason += _nearest(entry, evidence)
     cells = tuple(_cell(cell, published[cell], samples.get(cell), found[cell], entry) for cell in published)
     ids = tuple(dict.fromkeys(id for sample in samples.values() for id in sample.ids))
     commands = dict.fromkeys(command for name in entry.studies if (command := evidence.command(name)))
     return Judged(
         entry, verdict, reason, _published_text(published), _measured_text(cells), cells, "\n".join(commands), ids
     )
+
+
+def _nearest(entry: Entry, evidence: Evidence) -> str:
+    """Where a study looked for another setting that gives the printed number: which came nearest, and how near."""
+    measures = [measure for name in entry.studies if (measure := evidence.measure(name))]
+    found = [values["nearest"] for m in measures if "nearest" in (values := m.values.get(entry.id, {}))]
+    told = [f"{f['setting']} (distance {short(f['distance'])}, the best of {f['tried']} tried)" for f in found]
+    return "".join(f"; the nearest setting found: {text}" for text in told)
 
 
 def _without(entry: Entry, verdict: str, reason: str) -> Judged:

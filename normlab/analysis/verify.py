@@ -52,12 +52,18 @@ def _study(root: Path) -> Report:
     try:
         results = load(root)
         texts = {table.name: table_texts(table, results) for table in all_tables(results)}
-    except ResultsError as error:
-        why = str(error).replace(f"{root}/", "")
-        report.add("tables", "", "tables that can be computed again", f"none, for {why}")
+    except (ResultsError, LookupError, ValueError, TypeError, AssertionError) as error:
+        # Records that do not fit their study make no tables; where nothing else is wrong, the fault is ours.
+        if not report.findings and not isinstance(error, ResultsError):
+            raise
+        report.add("tables", "", "tables that can be computed again", f"none, for {_why(error, root)}")
     else:
         check_tables(report, {f"{name}.{end}": text for name, inner in texts.items() for end, text in inner.items()})
     return report
+
+
+def _why(error: Exception, root: Path) -> str:
+    return str(error).replace(f"{root}/", "") if isinstance(error, ResultsError) else "the runs do not fit the study"
 
 
 def _recordable(root: Path, manifest: Mapping[str, Any]) -> list[str]:

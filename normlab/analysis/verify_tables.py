@@ -58,7 +58,8 @@ def _cells(report: Report, file: str, expected: str, found: str) -> None:
     if len(rows) != len(rows_there):
         report.add(file, "", f"{len(rows)} rows", f"{len(rows_there)} rows")
     for number, (row, there) in enumerate(zip(rows, rows_there, strict=False), 1):
-        name = f"row {number} ({', '.join(f'{k}={v}' for k, v in zip(head[:2], row[:2], strict=True))})"
+        labels = [f"{key}={value}" for key, value in zip(head[:2], row[:2], strict=True) if key != "n"]
+        name = f"row {number} ({', '.join(labels)})"
         if len(row) != len(there):
             report.add(file, name, f"{len(row)} cells", f"{len(there)} cells")
             continue

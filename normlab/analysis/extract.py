@@ -20,9 +20,10 @@ from normlab.analysis.samples import Sample
 Selector = Mapping[str, Any]
 
 
-def chosen(evidence: Evidence, selector: Selector) -> tuple[Results, pd.DataFrame] | None:
-    """The results and the rows of its runs that have every dotted setting, and every label of an axis of named
-    variants, that the selector gives."""
+def chosen(evidence: Evidence, selector: Selector, whole: bool = False) -> tuple[Results, pd.DataFrame] | None:
+    """The results and the rows of its finished runs that have every dotted setting, and every label of an axis of
+    named variants, that the selector gives. `whole`: None if any of these runs is missing or failed, since what is
+    read off a grid would be another thing on a part of it."""
     results = evidence.results(str(selector["study"]))
     if results is None:
         return None
@@ -31,7 +32,7 @@ def chosen(evidence: Evidence, selector: Selector) -> tuple[Results, pd.DataFram
         if "." in name or name in results.labels:
             runs = runs[runs[name] == value]
     done = runs[~runs["outcome"].isin(("missing", "failed"))]
-    return (results, done) if len(done) else None
+    return (results, done) if len(done) and not (whole and len(done) < len(runs)) else None
 
 
 def by_seed(runs: pd.DataFrame) -> Iterator[tuple[int, list[Mapping[Any, Any]]]]:
@@ -147,7 +148,7 @@ def _joint(one: str, other: str) -> str:
 def window(evidence: Evidence, selector: Selector) -> Sample | None:
     """Width of the learning-rate window in decades, over all seeds at once; a lower bound where it touches the grid's
     edge. No rate that trains: outcome `unusable`."""
-    found = chosen(evidence, selector)
+    found = chosen(evidence, selector, whole=True)
     if found is None:
         return None
     _, runs = found
@@ -175,7 +176,7 @@ def rate_shift(evidence: Evidence, selector: Selector) -> Sample | None:
 
 
 def _best(evidence: Evidence, selector: Selector, read: Callable[[Any], float]) -> Sample | None:
-    found = chosen(evidence, selector)
+    found = chosen(evidence, selector, whole=True)
     if found is None:
         return None
     _, runs = found
@@ -210,7 +211,7 @@ def step_ratio(evidence: Evidence, selector: Selector) -> Sample | None:
 
 def sensitivity(evidence: Evidence, selector: Selector) -> Sample | None:
     """Learning-rate sensitivity by seed (nats; Wortsman et al. 2023)."""
-    found = chosen(evidence, selector)
+    found = chosen(evidence, selector, whole=True)
     if found is None:
         return None
     _, runs = found
@@ -222,7 +223,7 @@ def sensitivity(evidence: Evidence, selector: Selector) -> Sample | None:
 def raggedness(evidence: Evidence, selector: Selector) -> Sample | None:
     """Sum of all rises of the validation loss between neighbouring evaluations, mean over the rates, by seed (nats):
     0 for a curve that only falls."""
-    found = chosen(evidence, selector)
+    found = chosen(evidence, selector, whole=True)
     if found is None:
         return None
     results, runs = found

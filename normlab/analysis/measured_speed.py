@@ -9,7 +9,7 @@ import pandas as pd
 
 from normlab.analysis.measured_speed_cells import bandwidth_table, by_key, cells_table
 from normlab.analysis.measured_speed_model import model_table
-from normlab.analysis.speed_text import ABSENT, NO_WINNER, digits, interval_text, share_text, winner
+from normlab.analysis.speed_text import ABSENT, digits, faster_text, interval_text, share_text
 from normlab.analysis.table import Table
 from normlab.measures import Measure
 
@@ -33,14 +33,15 @@ def article_table(measure: Measure) -> Table:
         timed = {name: cell for name, cell in pair.items() if cell}
         share = ratios.get(shape) or (single.get("faster_by") if len(timed) == 2 else None)
         printed = values["printed_us"].get(shape) or {}
-        faster = winner(timed) or NO_WINNER if len(timed) == 2 else ABSENT
+        faster = faster_text(timed)
         told = [interval_text(cell) if cell else ABSENT for cell in pair.values()]
         rows.append([shape, *told, share_text(share), faster, *_printed(printed)])
         data.append(_article_data(shape, pair, share, faster, printed))
     header = ["shape", "nn.LayerNorm (us)", "handwritten RMSNorm (us)", "RMSNorm faster by", "faster"]
     header += ["printed LayerNorm", "printed RMSNorm", "printed faster by"]
     note = (
-        "Forward call, median with the 20th and 80th percentile. Faster by: share of LayerNorm's time, a value a round"
+        "Forward call (recorded for a backward pass, as in training): median [20th, 80th percentile] over n blocks of"
+        " calls. Faster by: share of LayerNorm's time, a value a round"
         f" ({measure.settings['rounds']} interleaved rounds); negative where RMSNorm is slower. Faster: the one whose"
         " whole interval lies below the other's. The article prints the last row's times in section 3.4."
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from normlab.analysis.speed_text import ABSENT, NAMES, NO_WINNER, digits, interval_text, winner
+from normlab.analysis.speed_text import ABSENT, NAMES, digits, faster_text, interval_text
 from normlab.analysis.table import Table
 from normlab.measures import Measure
 
@@ -35,12 +35,13 @@ def cells_table(measure: Measure) -> Table:
             if (shape, norm, direction, name) in cells
         }
         told = [_cell_text(timed.get(name), copies.get((shape, "copy"))) for name in IMPLEMENTATIONS]
-        rows.append([f"{shape} {NAMES[norm]} {direction}", *told, winner(timed) or NO_WINNER])
+        rows.append([f"{shape} {NAMES[norm]} {direction}", *told, faster_text(timed)])
     for (shape, kind), row in copies.items():
-        rows.append([f"{shape} {kind}", f"{interval_text(row)}; {digits(row['gbps'])} GB/s", ABSENT, ABSENT, ""])
+        rows.append([f"{shape} {kind}", f"{interval_text(row)}; {digits(row['gbps'])} GB/s", ABSENT, ABSENT, ABSENT])
     data = pd.DataFrame([_data(cell, copies) for cell in cells.values()])
     note = (
-        "Microseconds: median [20th, 80th percentile]; GB/s, and percent of the bandwidth of a copy beside it (above"
+        f"Microseconds: median [20th, 80th percentile] over n blocks of calls. {'. '.join(measure.settings['passes'])}."
+        " GB/s, and percent of the bandwidth of a copy beside it (above"
         " 100: the processor's cache). Copy: into memory that is there; clone: into new memory, as a norm's output is."
         " identity: what calling and timing cost; nothing is subtracted. Fastest: the one whose whole interval lies"
         f" below the others'.{_reasons(missing)}"

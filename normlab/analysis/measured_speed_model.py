@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from normlab.analysis.speed_text import ABSENT, NAMES, NO_WINNER, digits, interval_text, share_text, winner
+from normlab.analysis.speed_text import ABSENT, NAMES, digits, faster_text, interval_text, share_text
 from normlab.analysis.table import Table
 from normlab.measures import Measure
 
@@ -16,18 +16,18 @@ def model_table(measure: Measure) -> Table:
     ln = next(row for row in found if row["norm"] == "layernorm")
     for row in found:
         own = row["norm"] == "layernorm"
-        faster = ABSENT if own else NAMES.get(winner({row["norm"]: row, "layernorm": ln}) or "", NO_WINNER)
+        faster = ABSENT if own else faster_text({NAMES[row["norm"]]: row, "LayerNorm": ln})
         gain, share = (ABSENT if none else share_text(row[key]) for none, key in _columns(row["norm"]))
         operations = sum(row[f"flops_{part}"] for part in ("products", "norms", "other"))
         flops = [f"{100 * row['flops_share']:.2g} %", f"{digits(operations / 1e6)} M"]
-        rows.append([NAMES[row["norm"]], interval_text(row), str(row["n"]), gain, faster, share, *flops])
+        rows.append([NAMES[row["norm"]], interval_text(row), gain, faster, share, *flops])
         data.append(
             {key: value for key, value in row.items() if not isinstance(value, dict)}
             | {f"faster_by_{key}": value for key, value in row["faster_by_than_layernorm"].items()}
             | {f"time_share_{key}": value for key, value in row["time_share"].items()}
             | {"faster": faster}
         )
-    header = ["norm", "training step (us)", "n", "faster than LayerNorm by", "faster", "norms' share of the time"]
+    header = ["norm", "training step (us)", "faster than LayerNorm by", "faster", "norms' share of the time"]
     header += ["of the operations", "operations"]
     return Table("speed_model", "training step of the whole net", header, rows, pd.DataFrame(data), _note(measure))
 

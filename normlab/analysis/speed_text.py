@@ -8,12 +8,13 @@ from typing import Any
 NAMES = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "dyt": "DyT", "identity": "identity", "none": "none"}
 NO_WINNER = "no winner"
 ABSENT = "–"
+FEWEST = 3  # values that make an interval
 
 
 def winner(timed: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The name whose whole interval (`low_us` to `high_us`) lies below all others'; None where there is none, or only
-    one was timed."""
-    if len(timed) < 2:
+    """The name whose whole interval (`low_us` to `high_us`) lies below all others'; None where there is none, where
+    only one was timed, or where one of them has too few values for an interval."""
+    if len(timed) < 2 or min(row["n"] for row in timed.values()) < FEWEST:
         return None
     best = min(timed, key=lambda name: timed[name]["median_us"])
     others = min(row["low_us"] for name, row in timed.items() if name != best)
@@ -29,8 +30,8 @@ def digits(value: float) -> str:
 
 
 def interval_text(row: Mapping[str, Any]) -> str:
-    """`63.1 [60.2, 66.0]` in microseconds."""
-    return f"{digits(row['median_us'])} [{digits(row['low_us'])}, {digits(row['high_us'])}]"
+    """`63.1 [60.2, 66.0], n 9` in microseconds."""
+    return f"{digits(row['median_us'])} [{digits(row['low_us'])}, {digits(row['high_us'])}], n {row['n']}"
 
 
 def share_text(share: Mapping[str, Any] | None) -> str:
@@ -39,3 +40,8 @@ def share_text(share: Mapping[str, Any] | None) -> str:
         return ABSENT
     low, high = (f"{100 * share[key]:.0f}" for key in ("low", "high"))
     return f"{100 * share['median']:.0f} % [{low}, {high}]".replace("-", "−")
+
+
+def faster_text(timed: Mapping[str, Mapping[str, Any]]) -> str:
+    """The winner, `no winner`, or – where there is nothing to compare."""
+    return ABSENT if len(timed) < 2 else winner(timed) or NO_WINNER

@@ -15,7 +15,7 @@ LOW, HIGH = 20, 80  # percentiles
 
 def times(call: Call, seconds: float, device: str) -> list[float]:
     """Seconds a call, one value a block of calls, for about `seconds` in all and at least one block."""
-    return cuda_times(call, seconds) if device.startswith("cuda") else cpu_times(call, seconds)
+    return cuda_times(call, seconds, device) if device.startswith("cuda") else cpu_times(call, seconds)
 
 
 def cpu_times(call: Call, seconds: float) -> list[float]:
@@ -24,23 +24,29 @@ def cpu_times(call: Call, seconds: float) -> list[float]:
     return [float(t) for t in timer.blocked_autorange(min_run_time=seconds).times]
 
 
-def cuda_times(call: Call, seconds: float) -> list[float]:
+def cuda_times(call: Call, seconds: float, device: str) -> list[float]:
     """With events on the device's own clock, so that the host's time counts only where the device waits for it."""
-    calls, spent, found = 1, 0.0, []
-    while spent < seconds:
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        for _ in range(calls):
-            call()
-        end.record()
-        end.synchronize()
-        block = begin.elapsed_time(end) / 1e3  # it gives milliseconds
-        spent += block
-        if block < seconds / 20 and calls < 10_000:  # too short a block to be read; it has warmed up
-            calls *= 10
-            continue
-        found.append(block / calls)
+    calls, spent = 1, 0.0
+    found: list[float] = []
+    with torch.cuda.device(device):
+        while spent < seconds:
+            block = _cuda_block(call, calls)
+            spent += block
+            if block < seconds / 20 and calls < 10_000:  # Too short to be read; the next one is longer.
+                calls *= 10
+            else:
+                found.append(block / calls)
     return found
+
+
+def _cuda_block(call: Call, calls: int) -> float:
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(calls):
+        call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3  # It gives milliseconds.
 
 
 def wait_for(device: str) -> None:

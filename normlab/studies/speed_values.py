@@ -71,7 +71,7 @@ def _printed(shape: Shape) -> dict[str, float]:
 
 
 def moved_bytes(shape: Shape, direction: str) -> int:
-    """The least that a pass moves between memory and processor; see RULES."""
+    """The least that a pass moves between memory and processor; see PASS_TEXTS in speed.py."""
     return {"forward": 2, "backward": 3, "both": 5}[direction] * shape.bytes
 
 

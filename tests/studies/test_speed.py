@@ -1,6 +1,7 @@
 """The speed study: what is timed is right, and what is said of times follows from them. No time is asserted."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from normlab.measures import read_measure
 from normlab.published import __file__ as published_file
 from normlab.studies import speed, speed_norms, speed_shapes, speed_values
 from normlab.studies.flops import NORM_BACKWARD, NORM_FORWARD, norm_flops, norm_share, product_flops, step_flops
-from normlab.studies.speed_clock import cpu_times, saved, summary
+from normlab.studies.speed_clock import cpu_times, saved, summary, times
 from normlab.studies.speed_model import specs, step_call
 from normlab.studies.speed_norms import ALL, HANDWRITTEN, LN, RMS, Absent, Cell
 from normlab.studies.speed_shapes import AtShape, Pace, Shape, Subject, Timed, measure_shape, rounds_for, visit
@@ -145,6 +146,35 @@ def test_the_timer_runs_the_call():
     assert count > 1 and found and all(0 < t < 1 for t in found)
 
 
+def test_events_time_blocks_that_can_be_read(monkeypatch):
+    """The device's clock by a stand-in that ticks 20 us a call: blocks grow tenfold until they can be read."""
+    clock, counts = 0, []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = clock
+
+        def synchronize(self):
+            counts.append(clock)
+
+        def elapsed_time(self, end):
+            return (end.at - self.at) * 0.02
+
+    def call():
+        nonlocal clock
+        clock += 1
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    found = times(call, 0.02, "cuda:0")
+    assert found == pytest.approx([2e-5] * len(found))
+    assert counts[:4] == [1, 11, 111, 211] and len(counts) == len(found) + 2
+    assert counts[-1] * 2e-5 == pytest.approx(0.02, abs=2e-3)
+
+
 # What is said of times ----------------------------------------------------------------------------------------------
 
 
@@ -163,8 +193,8 @@ def test_savings_are_paired_by_round():
     assert saved([15.0], [10.0])["median"] == -0.5
 
 
-def timed(low, median, high):
-    return {"low_us": low, "median_us": median, "high_us": high}
+def timed(low, median, high, n=3):
+    return {"low_us": low, "median_us": median, "high_us": high, "n": n}
 
 
 def test_no_winner_where_intervals_overlap():
@@ -174,11 +204,12 @@ def test_no_winner_where_intervals_overlap():
     assert winner({"a": timed(1, 2, 3), "b": timed(3, 5, 6)}) is None  # they touch
     assert winner({"a": timed(1, 2, 3), "b": timed(4, 5, 6), "c": timed(2.5, 7, 8)}) is None
     assert winner({"a": timed(1, 2, 3)}) is None and winner({}) is None
+    assert winner({"a": timed(2, 2, 2, n=1), "b": timed(4, 5, 6)}) is None  # one value is no interval
 
 
 def test_texts_of_intervals():
-    assert interval_text(timed(60.24, 63.1, 1820.4)) == "63.1 [60.2, 1,820]"
-    assert interval_text(timed(0.0412, 0.05, 1.234)) == "0.05 [0.04, 1.23]"
+    assert interval_text(timed(60.24, 63.1, 1820.4)) == "63.1 [60.2, 1,820], n 3"
+    assert interval_text(timed(0.0412, 0.05, 1.234)) == "0.05 [0.04, 1.23], n 3"
     assert share_text({"median": -1.5, "low": -1.6, "high": 0.14}) == "−150 % [−160, 14]"
     assert share_text(None) == "–"
 
@@ -303,6 +334,8 @@ def test_the_command_writes_what_the_ledger_reads(tiny_study, tmp_path, capsys):
     cells = (out / "tables" / "speed_cells.md").read_text()
     assert "no C++ compiler (36 cells)" in cells and "torch.nn has no dyt (9 cells)" in cells
     assert "2x5x8 clone" in cells
+    last = {line.split("|")[1].strip(): line.split("|")[-2].strip() for line in cells.splitlines() if "|" in line}
+    assert last["2x3x8 DyT forward"] == "–" and last["2x3x8 RMSNorm forward"] in ("handwritten", "native", "no winner")
 
 
 def test_quick_says_what_it_shortened(tiny_study, tmp_path, capsys):

@@ -1,9 +1,11 @@
 """Copy a results folder for committing: curves gzipped, everything that reading it needs, nothing else.
 
     python scripts/commit_results.py results/postln results/reference/postln [--thin]
+    python scripts/commit_results.py results/article-full results/article --thin
 
-`normlab tables` and `normlab.load` read the copy like the original, to the same tables. With --thin a curve keeps its
-evaluations, every tenth step and its last row (a NaN run's onset); the manifest's line `curves` says so.
+A study, a measure or a whole reproduction. `normlab tables`, `normlab verify` and `normlab.load` read the copy like the
+original, to the same tables. With --thin a curve keeps its evaluations, every tenth step and its last row (a NaN run's
+onset); the manifest's line `curves` says so. A file that is no longer what the manifest's hashes say is not copied.
 """
 
 from __future__ import annotations
@@ -12,14 +14,19 @@ import argparse
 import csv
 import gzip
 import io
-import json
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from normlab.store import curve_text, run_folders, strict_json
+from normlab import measures
+from normlab.manifests import NAME, REPRODUCTION, ResultsError, read_manifest, read_object
+from normlab.store import curve_text, file_hash, file_hashes, run_folders, run_hashes, strict_json
 
 KEPT_STEPS = 10
+# What a reproduction holds beside its studies.
+WHOLE = ("verdicts.json", "REPORT.md", "report.html")
 
 
 def thin(text: str) -> str:
@@ -33,17 +40,31 @@ def thin(text: str) -> str:
 
 
 def copy_results(source: Path, target: Path, thinned: bool = False) -> None:
-    """Copy `source` to `target`, which must not exist. Raises ValueError if `source` is no results folder."""
-    if not (source / "manifest.json").is_file():
-        raise ValueError(f"{source}: expected a results folder with a manifest.json")
+    """Copy `source` to `target`, which must not exist. Raises ValueError if `source` is no results folder, or holds a
+    file whose hash is not the recorded one."""
     if target.exists():
         raise ValueError(f"{target} exists: remove it first")
+    try:
+        _copy(source, target, thinned)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)  # Half a copy helps nobody.
+        raise
+
+
+def _copy(source: Path, target: Path, thinned: bool) -> None:
+    if (source / measures.NAME).is_file():
+        _copy_measure(source, target)
+    elif (source / NAME).is_file() and read_object(source / NAME).get("kind") == REPRODUCTION:
+        _copy_reproduction(source, target, thinned)
+    else:
+        _copy_study(source, target, thinned)
+
+
+def _copy_study(source: Path, target: Path, thinned: bool) -> None:
+    manifest = read_manifest(source)
+    _check_hashes(source, manifest)
     for name in ("runs", "failed"):
         (target / name).mkdir(parents=True)
-    manifest = json.loads((source / "manifest.json").read_text(encoding="utf-8"))
-    kept = f"thinned to evaluations, every {KEPT_STEPS}th step and the last" if thinned else "complete"
-    manifest = {**manifest, "curves": f"gzipped, {kept}"}
-    (target / "manifest.json").write_text(strict_json(manifest), encoding="utf-8")
     shutil.copyfile(source / "config.yaml", target / "config.yaml")
     for folder in run_folders(source):
         copy = target / "runs" / folder.name
@@ -54,12 +75,57 @@ def copy_results(source: Path, target: Path, thinned: bool = False) -> None:
         # No time stamp and no name in the header: the same curve gives the same bytes.
         packed = gzip.compress((thin(text) if thinned else text).encode(), compresslevel=9, mtime=0)
         (copy / "curve.csv.gz").write_bytes(packed)
-    for name in ("failed", "tables", "figures"):
+    if (source / "failed").is_dir():
+        shutil.copytree(source / "failed", target / "failed", dirs_exist_ok=True)
+    if not any((target / "failed").iterdir()):
+        (target / "failed").rmdir()
+    _copy_derived(source, target)
+    kept = f"thinned to evaluations, every {KEPT_STEPS}th step and the last" if thinned else "complete"
+    if "thinned" in manifest.get("curves", ""):
+        kept = manifest["curves"].removeprefix("gzipped, ")
+    ids = [run["id"] for run in manifest["runs"]]
+    files = {"config.yaml": file_hash(target / "config.yaml")} | run_hashes(target, ids, {})
+    rest = {key: value for key, value in manifest.items() if key != "files"}
+    _write_manifest(target, {**rest, "curves": f"gzipped, {kept}", "files": files})
+
+
+def _copy_measure(source: Path, target: Path) -> None:
+    target.mkdir(parents=True)
+    shutil.copyfile(source / measures.NAME, target / measures.NAME)
+    _copy_derived(source, target)
+
+
+def _copy_reproduction(source: Path, target: Path, thinned: bool) -> None:
+    manifest = read_object(source / NAME)
+    _check_hashes(source, manifest)
+    for study in manifest["studies"]:
+        if (source / study["folder"]).is_dir():
+            _copy(source / study["folder"], target / study["folder"], thinned)
+    for name in WHOLE:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+    _copy_derived(source, target)
+    patterns = [f"{study['folder']}/{name}" for study in manifest["studies"] for name in (NAME, measures.NAME)]
+    rest = {key: value for key, value in manifest.items() if key != "files"}
+    _write_manifest(target, {**rest, "files": file_hashes(target, patterns)})
+
+
+def _copy_derived(source: Path, target: Path) -> None:
+    for name in ("tables", "figures"):
         if (source / name).is_dir():
             ignored = shutil.ignore_patterns(".tmp-*")
             shutil.copytree(source / name, target / name, dirs_exist_ok=True, ignore=ignored)
-    if not any((target / "failed").iterdir()):
-        (target / "failed").rmdir()
+
+
+def _check_hashes(source: Path, manifest: Mapping[str, Any]) -> None:
+    """The copy gets hashes of its own, so a file that was changed must be found before."""
+    for name, digest in manifest.get("files", {}).items():
+        if not (source / name).is_file() or file_hash(source / name) != digest:
+            raise ValueError(f"{source / name}: not the file that was recorded: see `normlab verify {source}`")
+
+
+def _write_manifest(target: Path, manifest: Mapping[str, Any]) -> None:
+    (target / NAME).write_text(strict_json(manifest), encoding="utf-8")
 
 
 def main() -> int:
@@ -71,11 +137,11 @@ def main() -> int:
     given = parser.parse_args()
     try:
         copy_results(given.source, given.target, given.thin)
-    except ValueError as error:
+    except (ValueError, ResultsError) as error:
         print(error, file=sys.stderr)
         return 2
     size = sum(file.stat().st_size for file in given.target.rglob("*") if file.is_file())
-    curves = sum(file.stat().st_size for file in given.target.glob("runs/*/curve.csv.gz"))
+    curves = sum(file.stat().st_size for file in given.target.rglob("curve.csv.gz"))
     print(f"{given.target}: {size / 1e6:.2f} MB, of which curves {curves / 1e6:.2f} MB")
     return 0
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import folders
 import pytest
 
 from normlab.analysis import write_outputs
+from normlab.analysis.verify import verify
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "commit_results.py"
 
@@ -72,5 +75,40 @@ def test_refuses_an_existing_target_and_a_wrong_source(every_ending: Path, tmp_p
     (tmp_path / "there").mkdir()
     existing, wrong = commit(every_ending, tmp_path / "there"), commit(tmp_path / "there", tmp_path / "new")
     assert (existing.returncode, wrong.returncode) == (2, 2)
-    assert "exists: remove it first" in existing.stderr and "expected a results folder" in wrong.stderr
+    assert "exists: remove it first" in existing.stderr and "expected the results folder" in wrong.stderr
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--thin"]])
+def test_the_copy_verifies_with_hashes_of_its_own(every_ending: Path, tmp_path: Path, options: list[str]) -> None:
+    folders.write_tables(every_ending)
+    assert commit(every_ending, tmp_path / "copy", *options).returncode == 0
+    report = verify(tmp_path / "copy")
+    # One run is missing, as in the original; nothing else is to be found.
+    assert [finding.found for finding in report.findings] == ["no such run"]
+    assert report.checked["hashes"] == 1 + 3 * 27
+    assert any("were not shipped" in note for note in report.notes) == bool(options)
+    curve = next((tmp_path / "copy").glob("runs/*/curve.csv.gz"))
+    text = gzip.decompress(curve.read_bytes()).decode()
+    curve.write_bytes(gzip.compress(re.sub("\n(30|37),[0-9.]*,", r"\n\1,1.125,", text).encode()))
+    name = curve.relative_to(tmp_path / "copy").as_posix()
+    assert name in {finding.file for finding in verify(tmp_path / "copy").findings}
+
+
+def test_a_thinned_curve_that_lacks_more_than_thinning_takes(every_ending: Path, tmp_path: Path) -> None:
+    assert commit(every_ending, tmp_path / "copy", "--thin").returncode == 0
+    curve = next((tmp_path / "copy").glob("runs/*/curve.csv.gz"))
+    text = gzip.decompress(curve.read_bytes()).decode()
+    curve.write_bytes(gzip.compress(re.sub("\n10,.*\n", "\n", text).encode()))
+    name = curve.relative_to(tmp_path / "copy").as_posix()
+    lines = [finding.line() for finding in verify(tmp_path / "copy").findings]
+    assert f"{name}: steps: expected a row for step 10, found none" in lines
+
+
+def test_a_changed_file_is_not_copied(every_ending: Path, tmp_path: Path) -> None:
+    folders.record_hashes(every_ending)
+    curve = next(every_ending.glob("runs/*/curve.csv"))
+    curve.write_text(curve.read_text().replace("\n20,", "\n20,9"))
+    done = commit(every_ending, tmp_path / "copy")
+    assert done.returncode == 2 and done.stderr.startswith(f"{curve}: not the file that was recorded")
+    assert not (tmp_path / "copy").exists()

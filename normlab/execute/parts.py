@@ -21,8 +21,8 @@ BEFORE = {"params": (3.0, 3.0), "numerics": (40.0, 30.0), "initial": (40.0, 20.0
 AFTER = {"mechanism": (900.0, 90.0), "speed": (1200.0, 120.0)}
 NEVER_QUICK = ("params",)  # It counts; there is nothing to shorten.
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
-# `--quick` trains a tenth of the steps, and evaluates every 50.
-TENTH, QUICK_EVERY = 10, 50
+# `--quick` trains a tenth of the steps, and evaluates every 50, but six times at least.
+TENTH, QUICK_EVERY, QUICK_ROWS = 10, 50, 6
 
 
 @dataclass(frozen=True)
@@ -151,15 +151,16 @@ def shorten(study: Study) -> Study:
     data: dict[str, Any] = study.model_dump()
     train, optim = data["base"]["train"], data["base"]["optim"]
     train["steps"] = max(1, train["steps"] // TENTH)
-    train["eval_every"] = min(QUICK_EVERY, train["steps"])
+    train["eval_every"] = every = max(1, min(QUICK_EVERY, train["steps"] // QUICK_ROWS))
     optim["warmup"] //= TENTH
     for axis in data["axes"]:
         for point in axis["points"]:
             scaled = {name: value // TENTH for name, value in point["settings"].items() if name in SCALED}
             point["settings"] = point["settings"] | scaled
-    every = train["eval_every"]
-    # A row must be an evaluation: the nearest one after the tenth.
-    data["outputs"]["steps"] = tuple(dict.fromkeys(-(-step // TENTH // every) * every for step in study.outputs.steps))
+    # A row must be an evaluation: the first one from the tenth on.
+    last = train["steps"] // every * every
+    rows = [min(-(-step // TENTH // every) * every, last) for step in study.outputs.steps]
+    data["outputs"]["steps"] = tuple(dict.fromkeys(rows))
     return Study.model_validate(data)
 
 

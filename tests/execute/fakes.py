@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from normlab.config.schema import RunSpec
+import normlab
+from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord
 
 
@@ -55,3 +58,17 @@ def fills_the_disk(specs: Sequence[RunSpec], **_: Any) -> list[RunRecord]:
     if any(spec.seed == 1 for spec in specs):
         raise OSError(errno.ENOSPC, "No space left on device", "r/run.json")
     return quick(specs)
+
+
+def here_and_now(specs: Sequence[RunSpec], **_: Any) -> list[RunRecord]:
+    """As `quick`, with the circumstances that `--reuse` compares, as the real trainer writes them."""
+    same = {"device": "cpu", "threads": 1, "torch": version("torch"), "normlab": normlab.__version__}
+    judged = {"thresholds": Thresholds().model_dump(mode="json")}
+    made = [record(spec) for spec in specs]
+    return [RunRecord(one.id, {**one.run, **judged}, one.curve, {**one.timing, **same}) for one in made]
+
+
+def never_ends(specs: Sequence[RunSpec], **_: Any) -> list[RunRecord]:
+    if any(spec.seed == 1 for spec in specs):
+        time.sleep(3600)
+    return here_and_now(specs)

@@ -14,6 +14,7 @@ from normlab.analysis.article_notes import Origin, notes, origin
 from normlab.analysis.article_printed import ledger_place, printed
 from normlab.analysis.article_words import MARKS, cell_words
 from normlab.analysis.evidence import Evidence
+from normlab.analysis.terminal import plain_row
 from normlab.analysis.verdicts import Judged
 
 
@@ -26,12 +27,17 @@ class Cell:
     verdict: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def mark(self) -> str:
+        """The verdict as a sign; empty where the text already says it."""
+        return MARKS[self.verdict][0] if self.verdict not in ("", "not run", "not testable here") else ""
+
     def shown(self, compare: bool) -> str:
         """`2.22 ± 0.01`, or with `compare` `2.22 ± 0.01 (2.28) ✓`."""
         if not compare:
             return self.text
-        mark = MARKS[self.verdict][0] if self.verdict not in ("", "not run", "not testable here") else ""
-        return " ".join(part for part in (self.text, f"({self.published})" if self.published else "", mark) if part)
+        printed = f"({self.published})" if self.published else ""
+        return " ".join(part for part in (self.text, printed, self.mark) if part)
 
 
 @dataclass(frozen=True)
@@ -111,3 +117,16 @@ def _cell(
         return Cell(cell_words(text, lang), shown)
     verdict = next((cell.verdict for cell in one.cells if (cell.row, cell.column) == place), "")
     return Cell(cell_words(text, lang), shown, verdict, found.data)
+
+
+def tables_json(tables: Sequence[ArticleTable]) -> list[dict[str, Any]]:
+    """Tables as plain values: place, title, and a row a cell at full precision."""
+    return [
+        {
+            "id": table.layout.id,
+            "section": table.layout.place(table.lang),
+            "title": table.title,
+            "cells": [plain_row(row) for row in table.data().to_dict("records")],
+        }
+        for table in tables
+    ]

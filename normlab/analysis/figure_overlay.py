@@ -71,7 +71,7 @@ def overlay_figures(evidence: Evidence, judged: Sequence[Judged]) -> Iterator[tu
 def _frame(layout: Layout, evidence: Evidence, note: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=_SIZE, layout="constrained")
     title = f"Section {layout.place('en').removeprefix('section ')}: {_TITLES.get(layout.id, layout.title.en)}"
-    figure.suptitle(plain("\n".join(textwrap.wrap(title, 72))), x=0.01, ha="left", fontsize=10.5)
+    figure.suptitle(plain("\n".join(textwrap.wrap(title, 58))), x=0.01, ha="left", fontsize=10.5)
     foot = [note] + ([f"SHORTENED RUN: {'; '.join(evidence.shortened)}"] if evidence.quick else [])
     where = origin(layout, evidence, "en")
     foot.append(" · ".join([*where.lines, *where.commands]))
@@ -245,3 +245,4 @@ _DRAWERS: dict[str, Callable[[Layout, Evidence, Printed], Figure | None]] = {
     "lr-sensitivity": _lines,
     "norm-speed": _ratios,
 }
+FIGURES = tuple(_DRAWERS)

@@ -150,8 +150,8 @@ def _checked(implementation: str, norm: str, x: Tensor, device: str) -> tuple[Ca
 
 
 def _told(fault: Exception) -> str:
-    lines = str(fault).strip().splitlines()
-    return f"torch.compile failed: {type(fault).__name__}" + (f": {lines[0][:120]}" if lines else "")
+    words = " ".join(str(fault).split()).partition(" Set TORCHDYNAMO")[0]
+    return f"torch.compile failed: {type(fault).__name__}" + (f": {words[:150]}" if words else "")
 
 
 def _subject(make: Callable[[], Call], headline: bool, pace: Pace, device: str) -> Subject:

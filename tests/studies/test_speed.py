@@ -26,13 +26,13 @@ PACE = Pace(rounds=2, visit=1e-4, patience=1.0)
 
 @pytest.fixture
 def no_compiler(monkeypatch):
-    """A machine on which nothing can be compiled."""
+    """A machine without a compiler: only what needs none comes out of torch.compile."""
 
     def refuse(module):
         def call(x):
-            raise RuntimeError("no C++ compiler\nand a long story")
+            raise RuntimeError("no C++\n  compiler Set TORCHDYNAMO_VERBOSE=1")
 
-        return call
+        return module if isinstance(module, HANDWRITTEN["identity"]) else call
 
     monkeypatch.setattr(speed_norms, "compiled", refuse)
 
@@ -86,7 +86,7 @@ def test_an_error_against_the_formula_is_seen():
 def test_every_cell_of_a_shape_is_timed_or_says_why(no_compiler):
     at = measure_shape(TINY, ALL, (LN, RMS), PACE, "cpu")
     assert set(at.cells) | set(at.absent) == set(ALL) and not set(at.cells) & set(at.absent)
-    assert {cell.implementation for cell in at.cells} == {"handwritten", "native"}
+    assert {cell.norm for cell in at.cells if cell.implementation == "compiled"} == {"identity"}
     whys = {cell.implementation: why for cell, why in at.absent.items()}
     assert whys == {
         "native": "torch.nn has no dyt",
@@ -332,7 +332,7 @@ def test_the_command_writes_what_the_ledger_reads(tiny_study, tmp_path, capsys):
     tables = {path.stem for path in (out / "tables").glob("*.md")}
     assert tables == {"speed", "speed_cells", "speed_bandwidth", "speed_model"}
     cells = (out / "tables" / "speed_cells.md").read_text()
-    assert "no C++ compiler (36 cells)" in cells and "torch.nn has no dyt (9 cells)" in cells
+    assert "no C++ compiler (27 cells)" in cells and "torch.nn has no dyt (9 cells)" in cells
     assert "2x5x8 clone" in cells
     last = {line.split("|")[1].strip(): line.split("|")[-2].strip() for line in cells.splitlines() if "|" in line}
     assert last["2x3x8 DyT forward"] == "–" and last["2x3x8 RMSNorm forward"] in ("handwritten", "native", "no winner")

@@ -149,15 +149,22 @@ def _check_part(report: Report, study: Mapping[str, Any]) -> None:
 
 
 def _check_judgement(report: Report, evidence: Evidence) -> None:
-    """Judge every claim again and compare with verdicts.json."""
+    """Judge every claim again and compare with verdicts.json, and with the tables that show the verdicts."""
+    from normlab.analysis.article import table_files
     from normlab.analysis.verdicts import judge_all, verdicts_json
 
     try:
         judged = judge_all(evidence)
-    except ResultsError as error:
-        report.add("verdicts.json", "", "verdicts that can be computed again", f"none, for {error}")
+        tables = table_files(evidence, judged)
+    except (ResultsError, LookupError, ValueError, TypeError, AssertionError) as error:
+        if not report.findings and not isinstance(error, ResultsError):
+            raise
+        why = _why(error, report.root)
+        report.add("verdicts.json", "", "verdicts and tables that can be computed again", f"none, for {why}")
         return
     report.checked["verdicts"] += len(judged)
+    report.notes.append("figures, REPORT.md and report.html are not drawn and written again")
+    check_tables(report, tables)
     if not (report.root / "verdicts.json").is_file():
         report.add("verdicts.json", "", "the file", "no such file")
         return

@@ -15,6 +15,7 @@ DIFFERENT = 3
 def register(app: typer.Typer) -> None:
     """Add the commands of this file to `app`."""
     app.command("verify")(verify)
+    app.command("compare")(compare)
 
 
 def verify(
@@ -37,4 +38,30 @@ def verify(
         for line in [] if quiet else report.summary():
             say(line)
     if report.findings:
+        raise typer.Exit(DIFFERENT)
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Results: a study, a measure or a reproduction.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Results of the same kind.")],
+    json: Json = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the counts and what is different only.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare two results cell by cell: equal, within the seeds' spread, or different (exit 3)."""
+    from normlab.analysis.compare import RULE
+    from normlab.analysis.compare import compare as check
+    from normlab.analysis.terminal import print_table, say
+    from normlab.store import strict_json
+
+    found = check(a, b)
+    if json:
+        say(strict_json(found.to_json()), end="")
+    else:
+        for number, table in enumerate(found.tables(all_cells=not quiet)):
+            say(end="\n" if number else "")
+            print_table(table)
+        for line in [] if quiet else ["", *found.notes, "", RULE]:
+            say(line)
+    if found.different:
         raise typer.Exit(DIFFERENT)

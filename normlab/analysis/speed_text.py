@@ -38,8 +38,8 @@ def share_text(share: Mapping[str, Any] | None) -> str:
     """`14 % [13, 15]`; negative where it is slower, – where it was not measured."""
     if not share:
         return ABSENT
-    low, high = (f"{100 * share[key]:.0f}" for key in ("low", "high"))
-    return f"{100 * share['median']:.0f} % [{low}, {high}]".replace("-", "−")
+    median, low, high = (round(100 * share[key]) for key in ("median", "low", "high"))
+    return f"{median} % [{low}, {high}]".replace("-", "−")
 
 
 def faster_text(timed: Mapping[str, Mapping[str, Any]]) -> str:

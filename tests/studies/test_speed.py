@@ -211,6 +211,7 @@ def test_texts_of_intervals():
     assert interval_text(timed(60.24, 63.1, 1820.4)) == "63.1 [60.2, 1,820], n 3"
     assert interval_text(timed(0.0412, 0.05, 1.234)) == "0.05 [0.04, 1.23], n 3"
     assert share_text({"median": -1.5, "low": -1.6, "high": 0.14}) == "−150 % [−160, 14]"
+    assert share_text({"median": -0.004, "low": -0.02, "high": 0.001}) == "0 % [−2, 0]"
     assert share_text(None) == "–"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from normlab.analysis.canvas import colours, render
 from normlab.analysis.figure_measure import band, logarithmic, series, sheet
@@ -41,6 +42,7 @@ def by_step(measure: Measure, source: Provenance) -> Figure:
         if key in _LOGARITHMIC:
             logarithmic(axis)
         axis.set_xscale("symlog", linthresh=10)
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_xlim(0, measure.settings["steps"])
         axis.set_title(words)
     for axis in axes[-1]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 
-from normlab.analysis.cells import mean_text
+from normlab.analysis.measured_text import by_seed, seeds_text
 from normlab.analysis.table import Table
 from normlab.measures import Measure
 
@@ -40,26 +39,13 @@ def tables(measure: Measure) -> list[Table]:
     ]
 
 
-def by_seed(leaf: Mapping[str, Any]) -> list[float]:
-    """The values of a `by_seed` leaf, NaN for a null."""
-    return [math.nan if value is None else float(value) for value in leaf["by_seed"].values()]
-
-
-def precise(values: list[float]) -> str:
-    """Mean with three significant digits, and the sample standard deviation with one: `0.0112 ± 0.0002`."""
-    s = pd.Series(values, dtype=float)
-    return f"{s.mean(skipna=False):.3g}" + (f" ± {s.std(skipna=False):.1g}" if len(s) > 1 else "")
-
-
-def _ratios(
-    measure: Measure, key: str, name: str, title: str, notes: str, text: Callable[[list[float]], str] = mean_text
-) -> Table:
+def _ratios(measure: Measure, key: str, name: str, title: str, notes: str) -> Table:
     found, depths = measure.values["postln-gradient"], measure.settings["depths"]
     rows, data = [], []
     for suffix, init in INITS.items():
         for placement, words in PLACEMENTS.items():
             cells = [by_seed(found[f"{key}{suffix}"][f"{placement}_{depth}"]) for depth in depths]
-            rows.append([f"{words}, init {init}", *map(text, cells)])
+            rows.append([f"{words}, init {init}", *map(seeds_text, cells)])
             data += [
                 {"init": init, "placement": placement, "depth": depth, **_summary(cell)}
                 for depth, cell in zip(depths, cells, strict=True)
@@ -70,7 +56,7 @@ def _ratios(
 
 def _by_depth(measure: Measure) -> Table:
     title = "gradient norm of the last block's outer weight by depth"
-    table = _ratios(measure, "last_outer", "last_by_depth", title, "", precise)
+    table = _ratios(measure, "last_outer", "last_by_depth", title, "")
     depths = measure.settings["depths"]
     found = measure.values["postln-gradient"]
     shallow, deep = min(depths), max(depths)
@@ -78,7 +64,7 @@ def _by_depth(measure: Measure) -> Table:
     for suffix in INITS:
         for placement in PLACEMENTS:
             ends = [by_seed(found[f"last_outer{suffix}"][f"{placement}_{depth}"]) for depth in (shallow, deep)]
-            changes.append(mean_text([last / first for first, last in zip(*ends, strict=True)]))
+            changes.append(seeds_text([last / first for first, last in zip(*ends, strict=True)]))
     rows = [[*row, change] for row, change in zip(table.rows, changes, strict=True)]
     theory = math.sqrt(shallow / deep)
     notes = f"The theorem of arXiv:2002.04745 has 1 for Post-LN and {theory:.2f} for Pre-LN in the last column."
@@ -93,7 +79,7 @@ def _growth(measure: Measure) -> Table:
         rates = by_seed(found[f"growth_per_layer{suffix}"])
         norms = pd.DataFrame(found[f"rows{suffix}"])
         ends = [list(norms.loc[norms["layer"] == layer, "norm"]) for layer in (0, depth)]
-        rows.append([init, *map(mean_text, ends), mean_text([100 * rate for rate in rates])])
+        rows.append([init, *map(seeds_text, ends), seeds_text([100 * rate for rate in rates])])
         data.append({"init": init, **_summary(rates)})
     return Table(
         "growth",
@@ -128,5 +114,5 @@ def _summary(values: list[float]) -> dict[str, Any]:
         "n": len(series),
         "mean": series.mean(skipna=False),
         "sd": series.std(skipna=False),
-        "text": mean_text(values),
+        "text": seeds_text(values),
     }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
-from normlab.analysis.measured_initial import by_seed
+from normlab.analysis.measured_text import by_seed, seeds_text
 from normlab.analysis.table import Table
 from normlab.measures import Measure
 
@@ -28,20 +26,6 @@ def tables(measure: Measure) -> list[Table]:
     return [_extremes(measure), _by_step(measure)]
 
 
-def text(values: Sequence[float], percent: bool = False) -> str:
-    """Mean with three digits and sample standard deviation with one over the seeds whose value is finite; how many
-    are not, if any."""
-    finite = pd.Series([value * (100 if percent else 1) for value in values if math.isfinite(value)], dtype=float)
-    gone = len(values) - len(finite)
-    parts = []
-    if len(finite):
-        spread = f" ± {finite.std():.1g}" if len(finite) > 1 else ""
-        parts.append(f"{finite.mean():.3g}{spread}" + (f" ({len(finite)}/{len(values)})" if gone else ""))
-    if gone:
-        parts.append("not finite" + (f" ({gone}/{len(values)})" if len(finite) else ""))
-    return ", ".join(parts)
-
-
 def _extremes(measure: Measure) -> Table:
     found, growth = measure.values["collapse-mechanism"], measure.values["growth-in-training"]
     named: dict[str, tuple[bool, dict[str, list[float]]]] = {}
@@ -59,7 +43,9 @@ def _extremes(measure: Measure) -> Table:
         named[f"growth of the stream a layer {at} (%)"] = (True, {"layernorm": by_seed(growth[f"at_{when}"])})
     rows, data = [], []
     for words, (percent, values) in named.items():
-        rows.append([words, *(text(values[norm], percent) if norm in values else "–" for norm in NORMS)])
+        rows.append(
+            [words, *(seeds_text(values[norm], 100 if percent else 1) if norm in values else "–" for norm in NORMS)]
+        )
         for norm, of_seeds in values.items():
             data += [
                 {"quantity": words.removesuffix(" (%)"), "norm": norm, "seed": seed, "value": value}
@@ -87,7 +73,7 @@ def _by_step(measure: Measure) -> Table:
     for norm, words in NORMS.items():
         for step in [*(step for step in STEPS if step < last), last]:
             here = data[(data["norm"] == norm) & (data["step"] == step)]
-            cells = [text(list(here[key].astype(float)), key in _PERCENT) for key in COLUMNS]
+            cells = [seeds_text(list(here[key].astype(float)), 100 if key in _PERCENT else 1) for key in COLUMNS]
             rows.append([f"{words}, step {step}", *cells])
     return Table(
         "by_step", "inside the nets by step", ["norm and step", *COLUMNS.values()], rows, data, _about(measure)

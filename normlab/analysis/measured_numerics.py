@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ def tables(measure: Measure) -> list[Table]:
 
 def number(value: float | None) -> str:
     """Six significant digits; `not finite` for a null."""
-    return "not finite" if value is None else f"{value:.6g}"
+    return "not finite" if value is None or math.isnan(value) else f"{value:.6g}"
 
 
 def at(values: Any, path: str) -> float | None:

@@ -30,15 +30,21 @@ from normlab.store import RUN_FILES, file_hash, finished_ids, strict_json
 
 __all__ = ["Finding", "Report", "verify"]
 
+_KINDS = {"study": "training", "measure": "measure"}  # Words of a reproduction's manifest.
+
 
 def verify(path: str | Path) -> Report:
     """Check a training study, a measure or a reproduction; ResultsError if the folder is none of them."""
     root = Path(path)
     if (root / measures.NAME).is_file():
-        return _measure(root)
-    if (root / NAME).is_file() and read_object(root / NAME).get("kind") == REPRODUCTION:
+        report = _measure(root)
+    elif (root / NAME).is_file() and read_object(root / NAME).get("kind") == REPRODUCTION:
         return _reproduction(root)
-    return _study(root)
+    else:
+        report = _study(root)
+    if (root / "verdicts.json").is_file():  # `normlab report` was asked for this folder alone.
+        _check_judgement(report, Evidence.open(root))
+    return report
 
 
 def _study(root: Path) -> Report:
@@ -128,8 +134,10 @@ def _reproduction(root: Path) -> Report:
 
 def _check_part(report: Report, study: Mapping[str, Any]) -> None:
     """Verify one study of a reproduction and that it is the one that the manifest lists."""
-    folder = study["folder"]
-    kind = "measure" if study.get("kind") == "measure" else "study"
+    folder, kind = study["folder"], study.get("kind", "study")
+    if not (report.root / folder).is_dir():
+        report.add(folder, "", f"the {kind} {study['name']}", "no such folder")
+        return
     try:
         inner = verify(report.root / folder)
     except ResultsError as error:
@@ -138,24 +146,21 @@ def _check_part(report: Report, study: Mapping[str, Any]) -> None:
     report.take(inner, folder)
     content = read_object(inner.root / (measures.NAME if inner.kind == "measure" else NAME))
     name = content["name"] if inner.kind == "measure" else content["study"]["name"]
-    command = study.get("command", content.get("command"))
-    for what, expected, found in (
-        ("kind", kind, inner.kind),
-        ("name", study["name"], name),
-        ("command", command, content.get("command")),
-    ):
-        if expected != found:
-            report.add(folder, what, f"{expected}, as manifest.json lists it", found)
+    there = {"kind": _KINDS[inner.kind], "name": name, "command": content.get("command")}
+    for what, found in there.items():
+        if study.get(what, found) != found:
+            report.add(folder, what, f"{study[what]}, as manifest.json lists it", found)
 
 
 def _check_judgement(report: Report, evidence: Evidence) -> None:
-    """Judge every claim again and compare with verdicts.json, and with the tables that show the verdicts."""
+    """Judge every claim again and compare with verdicts.json; in a reproduction also the article's tables, which show
+    the verdicts."""
     from normlab.analysis.article import table_files
     from normlab.analysis.verdicts import judge_all, verdicts_json
 
     try:
         judged = judge_all(evidence)
-        tables = table_files(evidence, judged)
+        tables = table_files(evidence, judged) if evidence.whole else {}
     except (ResultsError, LookupError, ValueError, TypeError, AssertionError) as error:
         if not report.findings and not isinstance(error, ResultsError):
             raise
@@ -164,7 +169,8 @@ def _check_judgement(report: Report, evidence: Evidence) -> None:
         return
     report.checked["verdicts"] += len(judged)
     report.notes.append("figures, REPORT.md and report.html are not drawn and written again")
-    check_tables(report, tables)
+    if evidence.whole:
+        check_tables(report, tables)
     if not (report.root / "verdicts.json").is_file():
         report.add("verdicts.json", "", "the file", "no such file")
         return

@@ -16,7 +16,6 @@ from normlab.analysis.verify import verify
 from normlab.analysis.verify_findings import differences
 from normlab.cli import main
 from normlab.config.plan import expand
-from normlab.measures import Measure
 
 STUDY = synthetic.study(synthetic.axis("optim.lr", "1e-3", "1e-2"), seeds=(0, 1, 2))
 IDS = [run.id for run in expand(STUDY)]
@@ -290,9 +289,6 @@ def test_a_truncated_record_is_a_finding(results: Path) -> None:
     assert any(
         line.startswith("tables: expected tables that can be computed again, found none, for ") for line in lines
     )
-
-
-PARAMS = Measure("params", "How many?", "normlab params", False, {}, {}, {"device": "cpu"}, "2026-01-01", 1.0)
 
 
 def test_differences_name_what_they_are_in() -> None:

@@ -20,7 +20,7 @@ def edit(path: Path, **changes: Any) -> None:
         node = content
         for key in outer:
             node = node[int(key) if isinstance(node, list) else key]
-        node[last] = value
+        node[int(last) if isinstance(node, list) else last] = value
     path.write_text(strict_json(content))
 
 

@@ -19,7 +19,7 @@ MAY = {
     "measures": {"store", "outcome", "config"},
     "model": {"config"},
     "train": {"model", "store", "outcome", "config"},
-    "execute": {"train", "model", "manifests", "store", "outcome", "config"},
+    "execute": {"train", "model", "manifests", "measures", "store", "outcome", "config"},
     "published": set(),
     "studies": {"train", "model", "store", "outcome", "config"},
     "analysis": {"published", "measures", "manifests", "store", "outcome", "config"},

@@ -8,7 +8,7 @@ from typing import Any
 
 from normlab.execute.display import counted
 from normlab.execute.lease import holder
-from normlab.manifests import ResultsError, find_manifest, read_object
+from normlab.manifests import ResultsError, find_manifest, read_object, read_study
 from normlab.outcome import OUTCOMES
 from normlab.store import failed_ids, finished_ids
 
@@ -19,6 +19,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     manifest = find_manifest(folder)
     if manifest is None:
         return None
+    read_study(folder, manifest)
     labels = {run["id"]: run["label"] for run in manifest["runs"]}
     done = finished_ids(folder) & labels.keys()
     failed = (failed_ids(folder) & labels.keys()) - done

@@ -284,7 +284,8 @@ RUN_WITH |= {"--output": ["--output", "RESULTS", "--resume"], "--reuse": ["--reu
 OF_COLLAPSE = {"--layers": "2", "--norms": "none", "--lr": "1e-3", "--steps": "5"}
 OF_PYTHON = {"-c", "-m"}
 OF_ROOT = ("-h", "--help", "--version")
-COMMANDS = [["status", "RESULTS"], ["tables", "RESULTS"], ["env"], ["list", "configs"], ["config", "schema"]]
+COMMANDS = [["status", "RESULTS"], ["verify", "RESULTS"], ["compare", "RESULTS", "RESULTS"]]
+COMMANDS += [["tables", "RESULTS"], ["env"], ["list", "configs"], ["config", "schema"]]
 COMMANDS += [["config", "check", "smoke"], ["config", "show", "smoke"]]
 OF_GIT = {"--short", "--porcelain", "--untracked-files", "--"}
 

@@ -94,9 +94,10 @@ class Board:
 
     @property
     def size(self) -> str:
-        """`12 runs`, `12 runs and 2 measures`."""
-        kinds = [row.kind for row in self.rows.values()]
-        return " and ".join(counted(kinds.count(kind), kind) for kind in ("run", "measure") if kind in kinds)
+        """`12 runs`, `14 runs and measures`."""
+        kinds = {row.kind for row in self.rows.values()}
+        mixed = len(kinds) > 1
+        return f"{len(self.rows)} runs and measures" if mixed else counted(len(self.rows), (kinds or {"run"}).pop())
 
     @property
     def fraction(self) -> float:

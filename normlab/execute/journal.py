@@ -84,11 +84,25 @@ def _show(value: Any) -> str:
 
 
 def write_journal(
-    folder: Path, plan: Plan, environment: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]
+    folder: Path,
+    plan: Plan,
+    environment: Mapping[str, Any],
+    sessions: Sequence[Mapping[str, Any]],
+    known: Mapping[str, str],
 ) -> None:
-    """Write `folder/manifest.json` by one rename, with the hashes of what the parts have written by now."""
-    facts = {**plan_facts(plan), **environment, "sessions": list(sessions), "files": file_hashes(folder, HASHED)}
+    """Write `folder/manifest.json` by one rename, with the hashes of what the parts have written by now. A hash in
+    `known` is kept as it is, so that a file that was changed since is still found out."""
+    hashes = file_hashes(folder, HASHED)
+    files = {name: known.get(name, found) for name, found in hashes.items()}
+    facts = {**plan_facts(plan), **environment, "sessions": list(sessions), "files": files}
     write_file(folder / NAME, strict_json(facts))
+
+
+def known_hashes(old: Mapping[str, Any], changed: Iterable[str] = ()) -> dict[str, str]:
+    """The hashes in the manifest `old`, without those of the parts named in `changed`."""
+    files, parts = old.get("files"), set(changed)
+    kept = files if isinstance(files, dict) else {}
+    return {name: found for name, found in kept.items() if Path(name).parent.name not in parts}
 
 
 def clear_reproduction(folder: Path, plan: Plan, derived: Iterable[Path]) -> None:

@@ -44,7 +44,9 @@ class Overall:
         for row in runs:
             row.cost *= training / whole
         board.add({})
-        self.display.note(f"{board.size}: {time_text(board.total, stated)}")
+        sizes = [(len(runs), "run"), (len(board.rows) - len(runs), "measure")]
+        what = " and ".join(counted(number, noun) for number, noun in sizes if number)
+        self.display.note(f"{what}: {time_text(board.total, stated)}")
 
     def turn_to(self, name: str, place: str, folder: Path, runs: int = 0, taken: int = 0) -> None:
         """Say which study is next; its failures will be told with their place in `folder`."""

@@ -15,6 +15,7 @@ from normlab.execute.journal import (
     check_target,
     clear_reproduction,
     is_reproduction,
+    known_hashes,
     read_journal,
     write_journal,
 )
@@ -82,9 +83,9 @@ def reproduce(
         try:
             sitting.open(todo, past, timed)
             with writable(folder):
-                write_journal(folder, plan, env, old.get("sessions", []))
+                write_journal(folder, plan, env, old.get("sessions", []), known_hashes(old))
             with interrupts.deferring():
-                sitting.run(todo, env, old.get("sessions", []))
+                sitting.run(todo, env, old)
         finally:
             watcher.close()
     return tally
@@ -112,8 +113,8 @@ class _Sitting:
         if training is not None:
             self.watcher.promise(training, [name for name in measures if name not in past])
 
-    def run(self, todo: Sequence[Todo], env: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> None:
-        """Do one part after another, and note how it went."""
+    def run(self, todo: Sequence[Todo], env: Mapping[str, Any], old: Mapping[str, Any]) -> None:
+        """Do one part after another, and note how it went in the manifest, which was `old`."""
         tally, start = self.tally, time.monotonic()
         session: dict[str, Any] = {"started": now(), "ended": None}
         try:
@@ -127,7 +128,9 @@ class _Sitting:
             session |= {"ended": now(), "runs": tally.runs, "failed_runs": len(tally.failed_runs)}
             session |= {"measures": tally.measures, "failed_measures": tally.failed_measures}
             session["seconds"] = round(time.monotonic() - start, 3)
-            write_journal(self.options.output, self.plan, env, [*earlier, session])
+            sessions = [*old.get("sessions", []), session]
+            known = known_hashes(old, [one.part.name for one in todo])
+            write_journal(self.options.output, self.plan, env, sessions, known)
 
     def _measure(self, one: Todo, place: str) -> bool:
         assert isinstance(one.part, Measuring)

@@ -109,6 +109,19 @@ def test_a_second_resume_runs_nothing_and_changes_no_byte(tmp_path: Path, run: R
     assert everything(tmp_path / "r") == before
 
 
+def test_a_part_that_is_complete_keeps_its_hash(tmp_path: Path, run: Run) -> None:
+    """Else a record that somebody changed would pass for ours after the next resume."""
+    folder = tmp_path / "r"
+    run(folder, tiny_plan(mode="fails"))
+    before = manifest(folder)["files"]
+    changed = folder / "studies" / "after" / "measure.json"
+    changed.write_text(changed.read_text().replace("1.0", "2.0"))
+    run(folder, resume=True)
+    after = manifest(folder)["files"]
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {"studies/before/measure.json"}
+
+
 @pytest.mark.parametrize(
     ("mode", "reason"), [("fails", "exit code 1: first words: no such luck"), ("empty", "it ended without a measure")]
 )

@@ -76,10 +76,13 @@ def status(
     verbose: Verbose = False,
 ) -> None:
     """Say what a results folder holds and what it lacks, also while it is being written."""
+    from normlab.execute.journal import is_reproduction
     from normlab.execute.status import read_status, status_lines
+    from normlab.execute.whole_status import whole_lines, whole_status
 
-    found = read_status(folder)
+    whole = is_reproduction(folder)
+    found = whole_status(folder) if whole else read_status(folder)
     if found is None:
         print(f"normlab: error: {folder} is not a results folder (no manifest.json in it)", file=sys.stderr)
         raise typer.Exit(2)
-    print(jsonlib.dumps(found, indent=1) if json else "\n".join(status_lines(found)))
+    print(jsonlib.dumps(found, indent=1) if json else "\n".join((whole_lines if whole else status_lines)(found)))

@@ -65,8 +65,15 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         *(f"  {run['label']}: {run['error']} ({run['path']})" for run in status["failed"]),
         f"missing {status['missing']}",
     ]
-    writer = status["writer"]
-    if writer is not None:
-        who = f"process {writer['pid']} on {writer['host']}" if writer else "another process"
-        lines.append(f"being written by {who}")
-    return lines
+    return [*lines, *writer_line(status["writer"])]
+
+
+def writer_line(writer: dict[str, Any] | None) -> list[str]:
+    """A line that says who writes the folder, if somebody does."""
+    if writer is None:
+        return []
+    return [
+        f"being written by process {writer['pid']} on {writer['host']}"
+        if writer
+        else "being written by another process"
+    ]

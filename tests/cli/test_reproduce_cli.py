@@ -106,3 +106,18 @@ def test_bad_input_is_one_line(
     err = capsys.readouterr().err
     assert err.startswith(what) and err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_status_tells_every_part(tmp_path: Path, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tiny(tmp_path / "r", "--fail-fast", "-q", mode="fails").returncode == 1
+    assert main(["status", str(tmp_path / "r"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {part["name"]: part["state"] for part in found["studies"]} == {
+        "before": "failed",
+        "one": "missing",
+        "two": "missing",
+        "after": "missing",
+    }
+    assert main(["status", str(results)]) == 0
+    out = capsys.readouterr().out
+    assert "training  one        complete   4 of 4 runs\n" in out and "measure   after      complete\n" in out

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from normlab.analysis.evidence import Evidence
-from normlab.analysis.frames import Results
+from normlab.analysis.frames import Results, load
 from normlab.analysis.ledger import load_ledger
+from normlab.analysis.provenance import command_text, seeds_text
 from normlab.analysis.samples import short
 from normlab.analysis.table import Table
 from normlab.analysis.verdicts import CellVerdict, Judged, judge
@@ -40,6 +43,22 @@ def readings_tables(results: Results) -> list[Table]:
     """Which statements hold in which reading; in how many; the nearest reading of each printed table; every NaN."""
     judged = judge_readings(results)
     return [_grid_table(judged), _count_table(judged), nearest_table(judged), _nan_table(results)]
+
+
+def beside(root: Path) -> list[Table]:
+    """The tables of the studies of readings that lie beside a results folder (`readings*`): of each, in how many
+    readings a statement holds, the nearest readings, every NaN, and the whole grid."""
+    tables = []
+    for folder in sorted(root.resolve().parent.glob("readings*")):
+        if (folder / "manifest.json").is_file() and is_readings(results := load(folder)):
+            steps, seeds = results.study.base.train.steps, seeds_text(results)
+            of = f"{len(results.runs)} runs of {steps} steps, {seeds}; {command_text(results)}"
+            by_name = {table.name: table for table in readings_tables(results)}
+            for name in ("claims", "nearest", "nan", "readings"):
+                table = by_name[name]
+                title = f"{results.study.name}: {table.title} ({of})"
+                tables.append(replace(table, name=f"{results.study.name}-{name}", title=title))
+    return tables
 
 
 def judge_readings(results: Results) -> dict[str, list[Judged]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -15,6 +14,7 @@ from normlab.analysis.evidence import Evidence
 from normlab.analysis.figure_overlay import Drawn, overlay_figures
 from normlab.analysis.frames import Results
 from normlab.analysis.ledger import Erratum, load_ledger
+from normlab.analysis.readings import beside
 from normlab.analysis.report_text import (
     SECTIONS,
     environment_rows,
@@ -101,7 +101,7 @@ def make_report(evidence: Evidence, judged: Sequence[Judged]) -> Report:
         lead(evidence, len(judged)),
         {verdict: sum(one.verdict == verdict for one in judged) for verdict in VERDICTS},
         _sections(claims),
-        tuple(readings_section(getattr(evidence, "readings", None))),
+        tuple(beside(evidence.root)) if evidence.whole else (),
         load_ledger().errata,
         tuple(limitations(evidence, judged)),
         tuple(environment_rows(evidence)),
@@ -189,28 +189,3 @@ def _studies(evidence: Evidence) -> Table:
         rows.append([name, seeds, counts, place_text(found), evidence.command(name)])
     header = ["study", "seeds", "what was done", "made at", "command"]
     return Table("studies", "studies", header, rows, pd.DataFrame(rows, columns=header))
-
-
-def readings_section(readings: Any) -> list[Table]:
-    """For every trained claim in how many readings of the article it holds, and for every printed table the nearest
-    one. `readings`: {"claims": [{claim, holds, of, which}], "nearest": [{table, reading, ...}]}; None: nothing."""
-    if not readings:
-        return []
-    titles = {
-        "claims": "In how many readings of the article each trained claim holds",
-        "nearest": "The reading that comes nearest to each printed table",
-    }
-    tables = []
-    for key, title in titles.items():
-        rows = [dict(row) for row in readings.get(key, [])]
-        if rows:
-            data = pd.DataFrame(rows)
-            texts = [[_plain(value) for value in row.values()] for row in rows]
-            tables.append(Table(f"readings-{key}", title, [str(name) for name in rows[0]], texts, data))
-    return tables
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_plain, value)) or "none"
-    return short(value) if isinstance(value, float) else str(value)

@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 import reproduced
+import synthetic
 from markdown_it import MarkdownIt
 
 from normlab.analysis.article import write_article
 from normlab.analysis.evidence import Evidence
 from normlab.analysis.ledger import load_ledger
-from normlab.analysis.report import make_report, readings_section
+from normlab.analysis.report import make_report
 from normlab.analysis.report_html import report_html
 from normlab.analysis.report_markdown import report_markdown
 from normlab.analysis.verdicts import VERDICTS, judge_all
 from normlab.cli import main
+from normlab.config.schema import Axis, Point
 
 IDS = [entry.id for entry in load_ledger().entries]
 
@@ -153,15 +155,19 @@ def test_a_shortened_run_has_a_banner(tmp_path: Path, text: str) -> None:
     assert "**Shortened run" in report_markdown(report) and "Shortened run" not in text
 
 
-def test_readings_have_a_section_only_where_there_are_some(root: Path, text: str) -> None:
-    assert "## Readings" not in text and readings_section(None) == []
-    rows = {
-        "claims": [{"claim": "collapse-20", "holds": 2, "of": 24, "which": ["torch init", "linear mixer"]}],
-        "nearest": [{"table": "warmup-curve", "reading": "a | b", "distance": 0.123456}],
-    }
-    claims, nearest = readings_section(rows)
-    assert claims.rows == [["collapse-20", "2", "24", "torch init, linear mixer"]]
-    assert nearest.header == ["table", "reading", "distance"] and nearest.rows == [["warmup-curve", "a | b", "0.123"]]
+def test_readings_that_lie_beside_have_a_section(tmp_path: Path, text: str) -> None:
+    assert "## Readings" not in text
+    root = reproduced.make_reproduction(tmp_path / "article", training=("depth",))
+    ways = Axis(name="reading", points=(Point(label="as | it", settings={}),))
+    cells = Axis(name="cell", points=(Point(label="none 20, 1e-3", settings={"model.norm": "none"}),))
+    synthetic.make_results(tmp_path / "readings", synthetic.study(ways, cells), lambda run: "nan@31")
+    evidence = Evidence.open(root)
+    report = make_report(evidence, judge_all(evidence))
+    names = [table.name for table in report.readings]
+    assert names == ["toy-claims", "toy-nearest", "toy-nan", "toy-readings"]
+    content = report_html(report)
+    assert 'id="readings"' in content and "as | it" in content and "blocks.1.ffn.out" in content
+    assert "## Readings" in report_markdown(report)
 
 
 def test_a_single_study_has_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

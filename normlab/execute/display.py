@@ -11,7 +11,8 @@ from pathlib import Path
 from normlab.config.plan import PlannedRun, cost_of
 from normlab.execute.events import Advanced, Event, Failed, Finished, Measured, Retried, Started, Waited
 
-PROGRESS_EVERY = 10.0
+# Seconds between two lines about progress: of runs, whose steps are seen, and of a measure, which is only waited for.
+PROGRESS_EVERY, WAITED_EVERY = 10.0, 60.0
 
 
 @dataclass
@@ -160,13 +161,16 @@ class Lines:
                 self.say(f"{reason}: trying {', '.join(board.rows[run].label for run in ids)} once more, each alone")
             case Started(ids) if self.verbose:
                 self.say(f"started {', '.join(board.rows[run].label for run in ids)}")
-            case Advanced() | Waited() if time.monotonic() - self.spoke > PROGRESS_EVERY:
+            case Advanced() | Waited() if time.monotonic() - self.spoke > self._pause(event):
                 left = board.left
                 eta = f", about {duration(left)} left" if left is not None else ""
                 now = f" (now {board.now})" if board.now else ""
                 self.say(f"{100 * board.fraction:.1f} % done, {board.ended} of {board.size}{eta}{now}")
             case _:
                 pass
+
+    def _pause(self, event: Event) -> float:
+        return WAITED_EVERY if isinstance(event, Waited) else PROGRESS_EVERY
 
     def warn(self, text: str) -> None:
         self.say(f"warning: {text}", always=True)

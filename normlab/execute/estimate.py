@@ -35,8 +35,11 @@ def _unit(stack: Stack) -> float:
     return cost_of(stack.runs[0].spec)
 
 
-def calibrate(stacks: Sequence[Stack], thresholds: Thresholds, device: str) -> dict[float, float]:
-    """Seconds for a unit of cost, by the cost of a run of the measured structure; real steps in this process."""
+def calibrate(
+    stacks: Sequence[Stack], thresholds: Thresholds, device: str, measured: int = MEASURED
+) -> dict[float, float]:
+    """Seconds for a unit of cost, by the cost of a run of the measured structure; real steps in this process, of so
+    many structures as `measured`, from the cheapest to the dearest."""
     one_thread()
     keep_freed_memory()
     largest: dict[str, Stack] = {}
@@ -45,7 +48,7 @@ def calibrate(stacks: Sequence[Stack], thresholds: Thresholds, device: str) -> d
         if len(stack.runs) > len(known.runs):
             largest[structure_of(stack.runs[0].spec)] = stack
     ranked = sorted(largest.values(), key=_unit)
-    count = min(MEASURED, len(ranked))
+    count = min(measured, len(ranked))
     picked = [ranked[round(i * (len(ranked) - 1) / max(1, count - 1))] for i in range(count)]
     train = load_trainer(TRAINER)
 

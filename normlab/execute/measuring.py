@@ -25,6 +25,8 @@ from normlab.store import publish_failure
 
 # Seconds between two looks at the process.
 LOOK_EVERY = 0.5
+# A measure that takes longer than thought counts as this much done: some more time is to be expected.
+OVERDUE = 0.9
 # Lines of what a failed measure said that are told at once; the rest lies in its error.txt.
 TOLD = 3
 WRITTEN = ("measure.json", "tables/*.csv", "tables/*.md", "tables/*.tex", "figures/*.svg", "figures/*.png")
@@ -66,7 +68,7 @@ def measure(part: Measuring, root: Path, interrupts: Interrupts, see: Callable[[
         while process.poll() is None:
             select.select([interrupts.fileno()], [], [], LOOK_EVERY)
             interrupts.check()
-            see(Waited(part.name, min(0.99, (time.monotonic() - begun) / max(part.seconds, 1e-9))))
+            see(Waited(part.name, min(OVERDUE, (time.monotonic() - begun) / max(part.seconds, 1e-9))))
         return process.returncode
 
     with tempfile.TemporaryFile() as said:

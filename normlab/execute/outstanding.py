@@ -20,6 +20,9 @@ from normlab.execute.target import Refused, remaining
 from normlab.manifests import NAME, looks_ours
 from normlab.store import finished_ids
 
+# Structures that the time estimate trains a few steps of: the cheapest and the dearest, as one costs seconds.
+MEASURED = 2
+
 
 @dataclass(frozen=True)
 class Todo:
@@ -134,7 +137,7 @@ def training_seconds(todo: Sequence[Todo], jobs: int | None, device: Device) -> 
         return 0.0
     studies = [one.part.study for one in todo if isinstance(one.part, Training)]
     stacks = [stack for some, _ in cuts for stack in some]
-    pace = estimate.calibrate(stacks, studies[0].thresholds, device.name)
+    pace = estimate.calibrate(stacks, studies[0].thresholds, device.name, MEASURED)
     return sum(estimate.schedule(some, workers, pace) for some, workers in cuts)
 
 

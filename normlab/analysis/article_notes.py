@@ -29,8 +29,8 @@ def notes(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Sentences that always stand below the table, and those that explain the comparison with the article."""
     lines = []
-    if evidence.quick and layout.studies:
-        lines.append(say(lang, "quick", what="; ".join(evidence.shortened) or "–"))
+    if cut := shortened(evidence, layout.studies):
+        lines.append(say(lang, "quick", what="; ".join(cut)))
     lines += _how_to_read(layout, evidence, lang)
     there = [mark for mark in MARKS if mark in set(verdicts)]
     comparing = [say(lang, "compare")]
@@ -40,6 +40,22 @@ def notes(
     if whole:
         comparing.append(say(lang, "of table", verdict=verdict_word(whole, lang)))
     return tuple(lines), tuple(comparing)
+
+
+def shortened(evidence: Evidence, studies: Sequence[str]) -> list[str]:
+    """What `--quick` left out of these studies: told by the reproduction, or by each of them; empty for full ones."""
+    if not studies:
+        return []
+    if evidence.quick or evidence.shortened:
+        return list(evidence.shortened) or ["--quick"]
+    cut: list[str] = []
+    for name in studies:
+        found = evidence.measure(name) or evidence.results(name)
+        if isinstance(found, Measure) and found.quick:
+            cut += [str(text) for text in found.settings.get("shortened") or ["--quick"]]
+        if isinstance(found, Results):
+            cut += [str(text) for text in found.manifest.get("shortened") or ()]
+    return list(dict.fromkeys(cut))
 
 
 def _how_to_read(layout: Layout, evidence: Evidence, lang: str) -> list[str]:

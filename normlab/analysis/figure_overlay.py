@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from normlab.analysis.article_cells import share_text
 from normlab.analysis.article_heads import LAYOUTS, Layout
-from normlab.analysis.article_notes import origin
+from normlab.analysis.article_notes import origin, shortened
 from normlab.analysis.article_printed import printed
 from normlab.analysis.article_runs import Group, groups
 from normlab.analysis.canvas import GREY, colours, loss_range, plain, reference_lines, render, styled
@@ -72,7 +72,8 @@ def _frame(layout: Layout, evidence: Evidence, note: str) -> tuple[Figure, Axes]
     figure = Figure(figsize=_SIZE, layout="constrained")
     title = f"Section {layout.place('en').removeprefix('section ')}: {_TITLES.get(layout.id, layout.title.en)}"
     figure.suptitle(plain("\n".join(textwrap.wrap(title, 58))), x=0.01, ha="left", fontsize=10.5)
-    foot = [note] + ([f"SHORTENED RUN: {'; '.join(evidence.shortened)}"] if evidence.quick else [])
+    cut = shortened(evidence, layout.studies)
+    foot = [note] + ([f"SHORTENED RUN: {'; '.join(cut)}"] if cut else [])
     where = origin(layout, evidence, "en")
     foot.append(" · ".join([*where.lines, *where.commands]))
     lines = "\n".join(line for text in foot for line in textwrap.wrap(text, 132))

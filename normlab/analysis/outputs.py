@@ -42,7 +42,8 @@ def write_outputs(path: str | Path) -> list[Path]:
 def table_texts(table: Table, results: Results) -> dict[str, str]:
     """The table by suffix: csv, md, tex. In the CSV, origin stands in columns, the same in every row."""
     origin = {"commit": commit_text(results), "device": device_text(results), "command": command_text(results)}
-    origin |= {"shortened": text for text in shortened_text(results)}
+    if told := shortened_text(results):
+        origin["shortened"] = told[0]
     data = table.data.assign(**{key: text for key, text in origin.items() if key not in table.data})
     return {
         "csv": data.to_csv(index=False, lineterminator="\n"),
@@ -56,6 +57,13 @@ def output_files(root: Path) -> list[Path]:
     tables = [root / "tables" / f"{name}.{suffix}" for name in TABLES for suffix in ("csv", "md", "tex")]
     figures = [root / "figures" / f"{name}.{suffix}" for name in FIGURES for suffix in ("svg", "png")]
     return [file for file in (*tables, *figures) if file.exists()]
+
+
+def report_files(root: Path) -> list[Path]:
+    """Files of a write-up that are there: verdicts, report, figures with printed points, the article's tables."""
+    names = [root / name for name in ("verdicts.json", "REPORT.md", "report.html")]
+    inner = [path for folder in ("figures", "tables") for path in sorted((root / folder).glob("article-*.*"))]
+    return [file for file in (*names, *inner) if file.is_file()]
 
 
 def write_bytes(target: Path, content: bytes) -> None:

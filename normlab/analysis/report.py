@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from normlab.analysis.article_notes import outcome_counts, place_text
+from normlab.analysis.article_notes import outcome_counts, place_text, shortened
 from normlab.analysis.article_tables import ArticleTable, article_tables
 from normlab.analysis.evidence import Evidence
 from normlab.analysis.figure_overlay import Drawn, overlay_figures
@@ -24,7 +24,6 @@ from normlab.analysis.report_text import (
     measured_text,
     rule_text,
 )
-from normlab.analysis.samples import short
 from normlab.analysis.table import Table
 from normlab.analysis.verdicts import VERDICTS, CellVerdict, Judged
 
@@ -48,7 +47,6 @@ class Claim:
     cell_header: tuple[str, ...]
     cell_rows: tuple[tuple[str, ...], ...]
     cell_verdicts: tuple[str, ...]
-    nearest: str
     table: ArticleTable | None
     pictures: tuple[Picture, ...]
 
@@ -83,6 +81,13 @@ class Report:
     studies: Table
 
     @property
+    def banner(self) -> str:
+        """What `--quick` shortened and what follows from it; empty for a full run."""
+        cut = shortened(self.evidence, self.evidence.names)
+        undecided = " No trained claim is decided by it." if self.evidence.quick else ""
+        return f"{'; '.join(cut)}.{undecided}" if cut else ""
+
+    @property
     def claims(self) -> list[Claim]:
         """All claims, in the ledger's order."""
         by_id = {claim.id: claim for section in self.sections for claim in section.claims}
@@ -94,7 +99,7 @@ def make_report(evidence: Evidence, judged: Sequence[Judged]) -> Report:
     drawn = dict(overlay_figures(evidence, judged))
     tables = {table.layout.id: table for table in article_tables(evidence, judged)}
     pictures = _pictures(evidence, judged, drawn)
-    claims = [_claim(one, evidence, tables.get(one.entry.id), pictures.get(one.entry.id, ())) for one in judged]
+    claims = [_claim(one, tables.get(one.entry.id), pictures.get(one.entry.id, ())) for one in judged]
     return Report(
         evidence,
         tuple(judged),
@@ -137,13 +142,12 @@ def _pictures(
     return found
 
 
-def _claim(one: Judged, evidence: Evidence, table: ArticleTable | None, pictures: tuple[Picture, ...]) -> Claim:
+def _claim(one: Judged, table: ArticleTable | None, pictures: tuple[Picture, ...]) -> Claim:
     rules = [rule_text(predicate, one.entry.seeds) for predicate in one.entry.predicates]
     rules += [f"for the direction: {rule_text(predicate, one.entry.seeds)}" for predicate in one.entry.direction]
     header, rows = _cells(one.cells)
     verdicts = tuple(cell.verdict for cell in one.cells)
-    nearest = _nearest(one, evidence)
-    return Claim(one, measured_text(one), tuple(rules), header, rows, verdicts, nearest, table, pictures)
+    return Claim(one, measured_text(one), tuple(rules), header, rows, verdicts, table, pictures)
 
 
 def _cells(cells: Sequence[CellVerdict]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -162,20 +166,6 @@ def _cells(cells: Sequence[CellVerdict]) -> tuple[tuple[str, ...], tuple[tuple[s
     }
     kept = {name: values for name, values in columns.items() if any(values)}
     return tuple(kept), tuple(zip(*kept.values(), strict=True))
-
-
-def _nearest(one: Judged, evidence: Evidence) -> str:
-    """The nearest setting under which the printed numbers would come, where a study looked for one."""
-    for name in one.entry.studies:
-        measure = evidence.measure(name)
-        values = measure.values.get(one.entry.id) if measure else None
-        near = values.get("nearest") if isinstance(values, Mapping) else None
-        if isinstance(near, Mapping) and "setting" in near:
-            distance = near.get("distance")
-            text = f"; root mean square distance {short(float(distance))}" if distance is not None else ""
-            tried = f" of {near['tried']} tried" if near.get("tried") else ""
-            return f"The nearest setting{tried}: {near['setting']}{text}."
-    return ""
 
 
 def _studies(evidence: Evidence) -> Table:

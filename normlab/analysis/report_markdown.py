@@ -21,9 +21,8 @@ def _blocks(report: Report) -> Iterator[str]:
     say = markdown.escape
     yield f"# {TITLE}"
     yield say(report.lead)
-    if report.evidence.quick:
-        what = say("; ".join(report.evidence.shortened))
-        yield f"> **Shortened run (`--quick`).** {what}. No trained claim is decided by it."
+    if report.banner:
+        yield f"> **Shortened run (`--quick`).** {say(report.banner)}"
     yield markdown.grid(["verdict", "claims"], [[name, str(n)] for name, n in report.counts.items()]).rstrip()
     yield "## How to read a verdict"
     yield "\n".join(f"- **{name}**: {say(text)}." for name, text in HOW_TO_READ.items())
@@ -77,7 +76,6 @@ def _claim(claim: Claim) -> Iterator[str]:
         ("measured", claim.measured),
         ("rule", "; ".join(claim.rules)),
         ("remark", entry.remark),
-        ("nearest", claim.nearest),
     ]
     yield "\n".join(f"- {name}: {markdown.escape(text)}" for name, text in facts if text)
     if claim.table is not None:

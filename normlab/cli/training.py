@@ -169,9 +169,9 @@ def _check_axis(request: Request, study: Study) -> None:
 
 
 def _derived(folder: Path) -> list[Path]:
-    from normlab.analysis.outputs import output_files
+    from normlab.analysis.outputs import output_files, report_files
 
-    return output_files(folder)
+    return [*output_files(folder), *report_files(folder)]
 
 
 def make_watcher(how: Choices, folder: Path) -> Lines | LiveTable:

@@ -125,10 +125,6 @@ def test_run_ids_of_a_claim_are_those_that_were_read(root: Path, text: str) -> N
         assert f"**{one.verdict}**" in part
 
 
-def test_the_nearest_setting_is_told(text: str) -> None:
-    assert "nearest: The nearest setting of 3 tried: randn \\* 1.2 \\< \\& \\|; root mean square distance 0.5." in text
-
-
 def test_errata_and_limitations(root: Path) -> None:
     content = (root / "report.html").read_text(encoding="utf-8")
     errata = content.partition('id="errata"')[2].partition("</section>")[0]
@@ -155,6 +151,13 @@ def test_a_shortened_run_has_a_banner(tmp_path: Path, text: str) -> None:
     assert "**Shortened run" in report_markdown(report) and "Shortened run" not in text
 
 
+def test_a_measure_that_was_shortened_says_so_by_itself(tmp_path: Path) -> None:
+    root = reproduced.make_reproduction(tmp_path / "article", quick=True, training=()) / "studies" / "params"
+    evidence = Evidence.open(root)
+    report = make_report(evidence, judge_all(evidence))
+    assert report.banner == "--quick." and 'class="banner"' in report_html(report)
+
+
 def test_readings_that_lie_beside_have_a_section(tmp_path: Path, text: str) -> None:
     assert "## Readings" not in text
     root = reproduced.make_reproduction(tmp_path / "article", training=("depth",))
@@ -178,6 +181,14 @@ def test_a_single_study_has_a_report_too(tmp_path: Path, capsys: pytest.CaptureF
     claims = {one["id"]: one for one in json.loads((root / "verdicts.json").read_text())["claims"]}
     assert claims["collapse-depth"]["verdict"] != "not run" and claims["collapse-20"]["verdict"] == "not run"
     assert not (root / "tables").exists()
+
+
+def test_overwriting_a_study_takes_its_report_away(tmp_path: Path) -> None:
+    from normlab.analysis.outputs import report_files
+
+    root = reproduced.make_reproduction(tmp_path / "article", training=("depth",)) / "studies" / "depth"
+    written = write_article(root)
+    assert set(report_files(root)) == set(written) and len(written) == 5
 
 
 def test_the_command_answers_in_json(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import reproduced
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from test_escaping import decode, printable
@@ -196,11 +196,13 @@ def test_english_latex_is_ascii_and_chinese_names_its_engine(evidence: Evidence,
     assert "无归一化" in chinese and r"\textsuperscript{c}" in english
 
 
+@settings(deadline=None)  # how long it takes says nothing
 @given(printable)
 def test_latex_cells_print_the_same_text(text: str) -> None:
     assert decode(tex(text, "en")) == decode(tex(text, "zh")) == " ".join(text.split())
 
 
+@settings(deadline=None)  # how long it takes says nothing
 @given(st.text(st.sampled_from("中文，（）✓✗◇ ab_%&#\\{}$")))
 def test_chinese_characters_pass_and_specials_do_not(text: str) -> None:
     escaped = tex(text, "zh")
@@ -246,6 +248,7 @@ class Cells(HTMLParser):
             self.texts[-1] += data
 
 
+@settings(deadline=None)  # how long it takes says nothing
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
 def test_html_cells_hold_any_text(text: str) -> None:
     from normlab.analysis.html import tables_page

@@ -221,10 +221,11 @@ def _measured_text(cells: Sequence[CellVerdict]) -> str:
 
 
 def _joined(pairs: Sequence[tuple[Cell, str]]) -> str:
+    """`post: 8; pre: 8.3924`; a table is only counted."""
     if len(pairs) > 6:
         return f"table of {len(pairs)} cells"
     names = [" ".join(part for part in cell if part) for cell, _ in pairs]
-    return ", ".join(f"{name} {text}" if name else text for name, (_, text) in zip(names, pairs, strict=True)) or "–"
+    return "; ".join(f"{name}: {text}" if name else text for name, (_, text) in zip(names, pairs, strict=True)) or "–"
 
 
 def verdicts_json(judged: Sequence[Judged]) -> dict[str, Any]:

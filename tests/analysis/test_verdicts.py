@@ -63,8 +63,8 @@ def test_the_verdict_on_the_whole(evidence, published, change, verdict):
 
 def test_what_a_reader_is_told(evidence):
     judged = judge(claim(RIGHT), evidence)
-    assert judged.published == "none stalled, layernorm 0.51, rmsnorm 0.41"
-    assert judged.measured == "none 2.09 ± 0.01 (stalled 3/3), layernorm 0.51 ± 0.01, rmsnorm 0.41 ± 0.01 (n = 3)"
+    assert judged.published == "none: stalled; layernorm: 0.51; rmsnorm: 0.41"
+    assert judged.measured == "none: 2.09 ± 0.01 (stalled 3/3); layernorm: 0.51 ± 0.01; rmsnorm: 0.41 ± 0.01 (n = 3)"
     assert judged.command == "normlab run configs/toy.yaml" and len(judged.run_ids) == 9
     cell = judged.cells[1]
     assert (cell.column, cell.n, cell.outcomes) == ("layernorm", 3, {"trained": 3})

@@ -107,7 +107,9 @@ def _write_up(folder: Path, plan: Plan, tally: Tally, how: Choices) -> int:
         size = f"{counted(tally.planned, 'run')} and {counted(len(plan.parts) - len(plan.training), 'measure')}"
         print(f"all {size} are already in {folder}", file=sys.stderr)
     try:
-        _write_studies(folder, plan)
+        # Half a minute that a quick answer is not worth: `normlab tables` writes those of any study later.
+        if not plan.quick:
+            _write_studies(folder, plan)
         write_article(folder)
         counts = jsonlib.loads((folder / "verdicts.json").read_text(encoding="utf-8"))["counts"]
     except OSError as error:

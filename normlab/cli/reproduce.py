@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("results/article")
 Quick = Annotated[
-    bool, typer.Option("--quick", help="A tenth of the steps, seed 0, short measures; every table says so.")
+    bool, typer.Option("--quick", help="A fifteenth of the steps, seed 0, short measures; every table says so.")
 ]
 
 

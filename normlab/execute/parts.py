@@ -21,8 +21,8 @@ BEFORE = {"params": (3.0, 3.0), "numerics": (40.0, 30.0), "initial": (40.0, 20.0
 AFTER = {"mechanism": (900.0, 90.0), "speed": (1200.0, 120.0)}
 NEVER_QUICK = ("params",)  # It counts; there is nothing to shorten.
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
-# `--quick` trains a tenth of the steps, and evaluates every 50, but six times at least.
-TENTH, QUICK_EVERY, QUICK_ROWS = 10, 50, 6
+# `--quick` trains a fifteenth of the steps, and evaluates every 50, but six times at least.
+PART, QUICK_EVERY, QUICK_ROWS = 15, 50, 6
 
 
 @dataclass(frozen=True)
@@ -147,19 +147,19 @@ def _variants(study: Study) -> bool:
 
 
 def shorten(study: Study) -> Study:
-    """The study with a tenth of the training steps, of the warm-up and of the printed rows; the whole grid stays."""
+    """The study with a part of the training steps, of the warm-up and of the printed rows; the whole grid stays."""
     data: dict[str, Any] = study.model_dump()
     train, optim = data["base"]["train"], data["base"]["optim"]
-    train["steps"] = max(1, train["steps"] // TENTH)
+    train["steps"] = max(1, train["steps"] // PART)
     train["eval_every"] = every = max(1, min(QUICK_EVERY, train["steps"] // QUICK_ROWS))
-    optim["warmup"] //= TENTH
+    optim["warmup"] //= PART
     for axis in data["axes"]:
         for point in axis["points"]:
-            scaled = {name: value // TENTH for name, value in point["settings"].items() if name in SCALED}
+            scaled = {name: value // PART for name, value in point["settings"].items() if name in SCALED}
             point["settings"] = point["settings"] | scaled
-    # A row must be an evaluation: the first one from the tenth on.
+    # A row must be an evaluation: the first one from the shortened step on.
     last = train["steps"] // every * every
-    rows = [min(-(-step // TENTH // every) * every, last) for step in study.outputs.steps]
+    rows = [min(-(-step // PART // every) * every, last) for step in study.outputs.steps]
     data["outputs"]["steps"] = tuple(dict.fromkeys(rows))
     return Study.model_validate(data)
 
@@ -179,7 +179,7 @@ def differences(full: Study, short: Study) -> list[str]:
     ]
     warmups += [(full.base.optim.warmup, short.base.optim.warmup)] if full.base.optim.warmup else []
     lines += [f"a warm-up of {new} instead of {old} steps" for old, new in dict.fromkeys(warmups)]
-    return [*lines, "rows at a tenth of the printed steps"]
+    return [*lines, f"rows at 1/{PART} of the printed steps"]
 
 
 def ranges(seeds: Sequence[int]) -> str:

@@ -60,7 +60,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> tuple[dict[str, Any], di
         gradients[f"last_over_first{suffix}"] = whole
         gradients[f"last_over_first_outer{suffix}"] = outer
         gradients[f"last_outer{suffix}"] = last
-    settings: dict[str, Any] = {"depths": list(DEPTHS), "seeds": list(SEEDS), "rules": RULES, "shortened": ["nothing"]}
+    settings: dict[str, Any] = {"depths": list(DEPTHS), "seeds": list(SEEDS), "rules": RULES, "shortened": []}
     settings["spec"] = stack_of("pre", GROWTH_DEPTH, "small_normal", SEEDS).specs[0].model_dump(mode="json")
     return settings, {"postln-gradient": gradients, "initial-growth": _growth()}
 

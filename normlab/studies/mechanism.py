@@ -62,7 +62,7 @@ def measure(
         norm: [changed(base, seed, model={"norm": norm, "placement": "pre"}) for seed in seeds] for norm in NORMS
     }
     found = _in_processes(conditions, say)
-    shortened = [f"{full} steps -> {base.train.steps}", f"seed {seeds[0]} only"]
+    shortened = [f"{full} steps -> {base.train.steps}", f"seed {seeds[0]} only"] if quick else []
     settings: dict[str, Any] = {"seeds": list(seeds), "steps": base.train.steps, "rules": RULES, "shortened": shortened}
     settings["spec"] = conditions["layernorm"][0].model_dump(mode="json")
     return settings, _values(found, list(seeds))

@@ -214,7 +214,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> tuple[Values, Values]:
     experiments = {name: _words(function) for name, function in EXPERIMENTS.items()}
     experiments |= dict.fromkeys(("batch-statistics", "layer-statistics"), _words(group_statistics))
     settings: Values = {"experiments": experiments, "printed": PRINTED, "families": families, "rules": RULES}
-    settings["shortened"] = ["nothing"]
+    settings["shortened"] = []
     settings["agrees"] = {
         name: {path: agrees(text, near.at(values[name], path)) for path, text in printed.items()}
         for name, printed in PRINTED.items()

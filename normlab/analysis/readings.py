@@ -120,12 +120,12 @@ def _count_table(judged: dict[str, list[Judged]]) -> Table:
     for position, one in enumerate(next(iter(judged.values()))):
         holds = [reading for reading, found in judged.items() if found[position].verdict == "reproduced"]
         part = [reading for reading, found in judged.items() if found[position].verdict == "direction only"]
-        told = ", ".join(holds) if len(holds) < len(judged) else "all"
+        told = "; ".join(holds) if len(holds) < len(judged) else "all"
         rows.append(
-            [one.entry.id, one.entry.claim, f"{len(holds)} of {len(judged)}", told or "none", ", ".join(part) or "–"]
+            [one.entry.id, one.entry.claim, f"{len(holds)} of {len(judged)}", told or "none", "; ".join(part) or "–"]
         )
         data.append({"statement": one.entry.id, "claim": one.entry.claim, "holds": len(holds), "of": len(judged)}
-                    | {"which": told, "direction": ", ".join(part)})  # fmt: skip
+                    | {"which": told, "direction": "; ".join(part)})  # fmt: skip
     header = ["statement", "claim", "holds in", "which", "direction only"]
     return Table("claims", "in how many readings each statement holds", header, rows, pd.DataFrame(data))
 
@@ -143,7 +143,7 @@ def nearest_table(judged: dict[str, list[Judged]]) -> Table:
         if any(s["cells"] or s["ends"] for s in scores):
             # Outcomes first: a reading that does not end as printed is not near, however close its numbers.
             ordered = sorted(scores, key=_nearness)
-            rows += [[claim, s["reading"], short(s["rms"]), str(s["cells"]), f"{s['agree']} of {s['ends']}"]
+            rows += [[claim, s["reading"], short(s["rms"]) if s["cells"] else "–", str(s["cells"]), f"{s['agree']} of {s['ends']}"]
                      for s in ordered[:3]]  # fmt: skip
     header = ["table", "reading", "distance (nats)", "cells", "ends as printed"]
     note = "The three nearest readings of each printed table: first by outcomes, then by distance."

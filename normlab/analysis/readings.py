@@ -143,8 +143,11 @@ def nearest_table(judged: dict[str, list[Judged]]) -> Table:
         if any(s["cells"] or s["ends"] for s in scores):
             # Outcomes first: a reading that does not end as printed is not near, however close its numbers.
             ordered = sorted(scores, key=_nearness)
-            rows += [[claim, s["reading"], short(s["rms"]) if s["cells"] else "–", str(s["cells"]), f"{s['agree']} of {s['ends']}"]
-                     for s in ordered[:3]]  # fmt: skip
+            rows += [
+                [claim, s["reading"], short(s["rms"]) if s["cells"] else "–"]
+                + [str(s["cells"]), f"{s['agree']} of {s['ends']}"]
+                for s in ordered[:3]
+            ]
     header = ["table", "reading", "distance (nats)", "cells", "ends as printed"]
     note = "The three nearest readings of each printed table: first by outcomes, then by distance."
     return Table("nearest", "the nearest readings", header, rows, pd.DataFrame(data), note)

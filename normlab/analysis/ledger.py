@@ -55,6 +55,7 @@ class Bound(Among):
     at_least: float | None = None
     at_most: float | None = None
     single: bool = False
+    each: bool = Field(False, description="said of any run: every seed must hold, no interval is taken")
 
 
 class Order(Among):

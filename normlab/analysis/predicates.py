@@ -7,7 +7,8 @@ verdict with a reason of one sentence. The published value is read to compare wi
               across its edge = undecided. On a logarithmic scale the tolerance is in decades.
     outcome   the runs end as published (nan, unsteady, unusable): all seeds do = reproduced; all fail, but in another
               way = direction only; all train = contradicted; seeds disagree = undecided
-    bound     a number lies above or below a bound: the whole interval does = reproduced, none of it = contradicted
+    bound     a number lies above or below a bound: the whole interval does = reproduced, none of it = contradicted;
+              said of any run (`each`): every seed does = reproduced, none does = contradicted
     order     one cell lies below another by more than a margin, paired by seed; NaN counts as above everything
     monotone  a row of cells only falls (every neighbouring pair as `order`)
     rank      the measured cells of each seed stand in the published order: Kendall's tau-b, NaN above everything
@@ -62,8 +63,11 @@ def _scaled(x: float, log10: bool) -> float:
 
 def _no_value(sample: Sample) -> Found:
     ended = Counter(sample.outcomes.values())
-    if len(ended) == 1 and not sample.values:
-        return Found(CONTRADICTED, f"a number is printed, every seed ends as {next(iter(ended))}")
+    if not ended:
+        return Found(UNDECIDED, "nothing was measured")
+    if not sample.values:
+        counts = ", ".join(f"{name or 'going on'} {count}/{len(sample.outcomes)}" for name, count in ended.items())
+        return Found(CONTRADICTED, f"a number is printed, no seed has one: {counts}")
     return Found(UNDECIDED, "the seeds end differently, so there is no mean")
 
 
@@ -83,6 +87,9 @@ def outcome(sample: Sample, published: str) -> Found:
     """Whether every seed ends as published."""
     ended = list(sample.outcomes.values())
     counts = ", ".join(f"{name or 'going on'} {count}/{len(ended)}" for name, count in Counter(ended).items())
+    if ended and published == "trained":
+        verdict = REPRODUCED if set(ended) == {published} else UNDECIDED if published in ended else CONTRADICTED
+        return Found(verdict, counts)
     if not ended:
         return Found(CONTRADICTED, f"'{published}' is printed, a value of {sample.text()} was measured")
     if all(end == published for end in ended):
@@ -116,6 +123,18 @@ def bound(sample: Sample, at_least: float | None, at_most: float | None, single:
     return _inside(*bounds, bottom, top, f"({' and '.join(ends)})", "")
 
 
+def each(sample: Sample, at_least: float | None, at_most: float | None, single: bool = False) -> Found:
+    """Whether every seed lies at or above `at_least` and at or below `at_most`: for what is said of any run.
+
+    `single` is not read: there is no interval."""
+    if sample.mean is None:
+        return _no_value(sample)
+    holds = [(at_least is None or x >= at_least) and (at_most is None or x <= at_most) for x in sample.values.values()]
+    verdict = REPRODUCED if all(holds) else UNDECIDED if any(holds) else CONTRADICTED
+    values = ", ".join(map(short, sample.values.values()))
+    return Found(verdict, f"{sum(holds)} of {len(holds)} seeds hold ({values})")
+
+
 def order(low: Sample, high: Sample, margin: float = 0.0) -> Found:
     """Whether low < high + margin, from the differences high - low paired by seed and the interval of their mean.
 
@@ -128,6 +147,8 @@ def order(low: Sample, high: Sample, margin: float = 0.0) -> Found:
         return Found(verdict, f"[{short(a)}, {short(b)}] against [{short(c)}, {short(d)}]")
     seeds = sorted((low.values.keys() | low.outcomes.keys()) & (high.values.keys() | high.outcomes.keys()))
     differences = [_difference(low.values.get(seed), high.values.get(seed)) for seed in seeds]
+    if len(seeds) < max(low.size, high.size):
+        return Found(UNDECIDED, "some seeds are on one side only, so they cannot be paired")
     if not differences or any(math.isnan(d) for d in differences):
         return Found(UNDECIDED, "a seed without a value on either side")
     if any(math.isinf(d) for d in differences):
@@ -171,7 +192,7 @@ def worst(verdicts: Sequence[str]) -> str:
 def rank(published: Mapping[Any, float], measured: Mapping[Any, Sample], at_least: float) -> Found:
     """Whether the cells of every seed stand in the published order: the interval of the mean tau-b over the seeds lies
     at or above `at_least` (contradicted: wholly below 0). NaN counts as above everything, equal to other NaN."""
-    seeds = sorted(set.intersection(*(set(s.outcomes or s.values) for s in measured.values())))
+    seeds = sorted(set.intersection(*(set(s.outcomes or s.values) for s in measured.values()))) if measured else []
     if not seeds:
         return Found(UNDECIDED, "no seed has all cells")
     keys = list(published)

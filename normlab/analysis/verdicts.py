@@ -122,7 +122,8 @@ def _by_cell(predicate: ValueIs | Bound | Fails, published: Any, sample: Sample)
     if isinstance(predicate, Fails):
         return rules.fails(sample)
     if isinstance(predicate, Bound):
-        return rules.bound(sample, predicate.at_least, predicate.at_most, predicate.single)
+        rule = rules.each if predicate.each else rules.bound
+        return rule(sample, predicate.at_least, predicate.at_most, predicate.single)
     if isinstance(published, str):
         return rules.outcome(sample, published)
     below = predicate.tolerance * (abs(published) if predicate.relative else 1)

@@ -181,3 +181,31 @@ def test_quantiles_are_never_too_small():
 def test_published_values_keep_their_digits():
     assert [printed(x) for x in (4.004, 8.3924, 1e-6, 524288, "nan", 2.30)] == [
         "4.004", "8.3924", "1e-06", "524288", "nan", "2.3"]  # fmt: skip
+
+
+def test_said_of_any_run():
+    """No interval: with three seeds it would reach below zero for a gap that none of them can have."""
+    assert rules.each(seeds(0.2, 0.25, 0.49), None, 0.03).verdict == C
+    assert rules.each(seeds(0.01, 0.02, 0.03), None, 0.03).verdict == R
+    assert rules.each(seeds(0.01, 0.2, 0.03), None, 0.03).verdict == U
+    assert rules.each(seeds(1.0, 2.0), 0.5, 1.5).verdict == U
+    assert rules.each(seeds(None, None, ends=["nan", "nan"]), None, 0.03).verdict == C
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"), [(["trained"] * 3, R), (["trained", "stalled", "trained"], U), (["stalled"] * 3, C)]
+)
+def test_a_control_that_must_train(ends, verdict):
+    assert rules.outcome(seeds(*[1.0] * 3, ends=ends), "trained").verdict == verdict
+
+
+def test_no_value_at_all():
+    """An onset is printed, and no seed has one, however each of them ends."""
+    none = seeds(None, None, None, ends=["trained", "trained", "unsteady"])
+    assert rules.value(none, 300, 100, 100).verdict == C
+    assert rules.value(Sample(), 300, 100, 100).verdict == U
+    assert rules.rank({}, {}, 0.5).verdict == U
+
+
+def test_seeds_without_a_partner_are_not_dropped():
+    assert rules.order(seeds(1.0, 1.1, 1.2), seeds(2.0)).verdict == U

@@ -109,3 +109,16 @@ def test_folders_that_are_no_evidence(tmp_path):
     (tmp_path / "manifest.json").write_text('{"kind": "reproduction", "format": 1, "studies": [1]}')
     with pytest.raises(ResultsError, match="studies: expected name and folder"):
         Evidence.open(tmp_path)
+
+
+def test_a_control_that_fails_too_proves_nothing(evidence):
+    """Without norm the net is said to fail, with one to train: where both fail, the claim is not reproduced."""
+    fails = [
+        {"kind": "fails", "columns": ["none"], "reason": "…"},
+        {"kind": "value", "columns": ["layernorm"], "tolerance": 0, "reason": "…"},
+    ]
+    columns = {"none": {"model.norm": "none"}, "layernorm": {"model.norm": "none"}}
+    both = [{"by": "final_loss", "base": {"study": "toy"}, "columns": columns}]
+    words = {"none": "fails", "layernorm": "trained"}
+    assert judge(claim(words, predicates=fails, measured=both), evidence).verdict == "contradicted"
+    assert judge(claim(words, predicates=fails), evidence).verdict == "reproduced"

@@ -55,7 +55,8 @@ class Report:
         """What was checked and what could not be, for a person."""
         counts = [f"{count} {name if count != 1 else name[:-1]}" for name, count in self.checked.items() if count]
         found = len(self.findings)
-        verdict = f"{found} difference{'s' if found != 1 else ''}" if found else "everything is as it should be"
+        fine = "everything is as it should be" if self.checked["hashes"] else "what could be checked is as it should be"
+        verdict = f"{found} difference{'s' if found != 1 else ''}" if found else fine
         return [
             *(f"note: {note}" for note in self.notes),
             f"{self.root}: checked {', '.join(counts) or 'nothing'}: {verdict}",

@@ -76,13 +76,26 @@ def status(
     verbose: Verbose = False,
 ) -> None:
     """Say what a results folder holds and what it lacks, also while it is being written."""
+    from normlab.config.errors import ConfigError
     from normlab.execute.journal import is_reproduction
     from normlab.execute.status import read_status, status_lines
     from normlab.execute.whole_status import whole_lines, whole_status
+    from normlab.measures import NAME, read_measure
 
+    if (folder / NAME).is_file():
+        try:
+            measure = read_measure(folder)
+        except ValueError as error:
+            raise ConfigError([str(error)]) from error
+        facts = {"folder": str(folder), "measure": measure.name, "command": measure.command, "started": measure.started}
+        print(
+            jsonlib.dumps(facts, indent=1) if json else f"{folder}: measured by `{measure.command}`, {measure.started}"
+        )
+        return
     whole = is_reproduction(folder)
     found = whole_status(folder) if whole else read_status(folder)
     if found is None:
-        print(f"normlab: error: {folder} is not a results folder (no manifest.json in it)", file=sys.stderr)
+        what = "is not a results folder (no manifest.json in it)" if folder.exists() else "does not exist"
+        print(f"normlab: error: {folder} {what}", file=sys.stderr)
         raise typer.Exit(2)
     print(jsonlib.dumps(found, indent=1) if json else "\n".join((whole_lines if whole else status_lines)(found)))

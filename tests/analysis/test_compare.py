@@ -221,7 +221,8 @@ def test_the_spread_of_two_samples() -> None:
 
 def test_outcomes_seeds_numbers_times() -> None:
     assert outcomes_agree(["nan", "trained"], ["trained", "nan"]) and not outcomes_agree(["nan", "nan"], ["nan", "x"])
-    assert outcomes_agree(["nan"], ["nan", "nan"]) and not outcomes_agree(["nan"], ["nan", "trained"])
+    assert outcomes_agree(["nan"], ["nan", "nan"]) and outcomes_agree(["nan"], ["nan", "trained"])
+    assert not outcomes_agree(["stalled"], ["nan", "trained"]) and not outcomes_agree(["nan", "x"], ["nan"] * 3)
     assert seeds_agree({"0": None}, {"1": None})[0] == "within spread"
     assert numbers_agree("x", 0.0, 0.0)[0] == "equal" and numbers_agree("x", 0.0, 1e-9)[0] == "different"
     low = {"median": 1.0, "low": 0.5, "high": 2.0}

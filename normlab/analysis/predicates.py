@@ -47,7 +47,7 @@ def value(
     sample: Sample, published: float, below: float, above: float, log10: bool = False, single: bool = True
 ) -> Found:
     """Whether the interval lies within published - below .. published + above (decades if `log10`)."""
-    bounds = sample.bounds(single)
+    bounds = sample.bounds(single, log10)
     if bounds is None:
         return _no_value(sample)
     low, high = (_scaled(x, log10) for x in bounds)

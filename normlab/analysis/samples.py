@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from normlab.analysis.cells import number
 
@@ -55,7 +55,7 @@ class Sample:
         """Whether every seed has a finite value."""
         return len(self.values) >= len(self.outcomes)
 
-    def bounds(self, single: bool) -> tuple[float, float] | None:
+    def bounds(self, single: bool, log10: bool = False) -> tuple[float, float] | None:
         """Interval of 95 %: of one further run (`single`: the published value is one seed's), or of the mean.
 
         mean +- t sd sqrt(1 + 1/n), or mean +- t sd / sqrt(n); a lone value is its own interval, whether that is enough

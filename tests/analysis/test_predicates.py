@@ -54,6 +54,9 @@ def test_orders_of_magnitude():
     assert rules.value(lone(6.8e4), 1e4, 1, 1, log10=True).verdict == R
     assert rules.value(lone(2e5), 1e4, 1, 1, log10=True).verdict == C
     assert rules.value(lone(0.0), 1e4, 1, 1, log10=True).verdict == C
+    # The interval is that of the logarithms: 2 +- 4.303 * 0.1 * sqrt(4/3), never below zero.
+    low, high = seeds(10**1.9, 10**2, 10**2.1).bounds(single=True, log10=True)
+    assert (math.log10(low), math.log10(high)) == pytest.approx((2 - 0.49687, 2 + 0.49687), abs=1e-4)
 
 
 def test_a_window_at_the_edge_of_its_grid_is_a_lower_bound():

@@ -59,8 +59,13 @@ class Sample:
         """Interval of 95 %: of one further run (`single`: the published value is one seed's), or of the mean.
 
         mean +- t sd sqrt(1 + 1/n), or mean +- t sd / sqrt(n); a lone value is its own interval, whether that is enough
-        is for the claim's number of seeds to say. None where there is no mean."""
+        is for the claim's number of seeds to say. None where there is no mean. `log10`: the same
+        of the logarithms, taken back (for what spans decades and is above 0)."""
         mean = self.mean
+        if log10 and mean is not None and self.interval is None and min(self.values.values()) > 0:
+            logs = replace(self, values={seed: math.log10(value) for seed, value in self.values.items()})
+            low, high = logs.bounds(single) or (mean, mean)
+            return 10**low, 10**high
         if self.interval is not None:
             return self.interval
         if mean is None:

@@ -206,7 +206,8 @@ def _cell(cell: Cell, published: Any, sample: Sample | None, found: Found | None
         return CellVerdict(*cell, published, "–", None, None, None, 0, {}, verdict or NOT_RUN, reason)
     single = all(getattr(p, "single", True) for p in entry.predicates if p.takes(cell))
     log10 = any(isinstance(p, ValueIs) and p.log10 and p.takes(cell) for p in entry.predicates)
-    low, high = sample.bounds(single, log10) or (None, None)
+    each = any(isinstance(p, Bound) and p.each and p.takes(cell) for p in entry.predicates)
+    low, high = (not each and sample.bounds(single, log10)) or (None, None)
     ended = list(sample.outcomes.values())
     outcomes = {name: ended.count(name) for name in dict.fromkeys(ended) if name}
     return CellVerdict(*cell, published, sample.text(), sample.mean, low, high, sample.size, outcomes, verdict, reason)

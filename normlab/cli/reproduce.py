@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from normlab.execute.signals import Interrupts
     from normlab.execute.sweep import Options
 
-FOLDER = Path("results/article")
+# Not results/article: a checkout holds the committed results there, which are not to be mixed with a user's own.
+FOLDER = Path("results/reproduction")
 Quick = Annotated[
     bool, typer.Option("--quick", help="A fifteenth of the steps, seed 0, short measures; every table says so.")
 ]
@@ -32,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 @takes_choices
 def reproduce(quick: Quick = False, *, how: Choices) -> None:
-    """Re-run everything that the article prints, judge each figure, and write the report; into results/article.
+    """Re-run everything that the article prints, judge each figure, and write the report; into results/reproduction.
 
     Seeds are 0-2, with --quick 0. Stopped or failed, it goes on with --resume.
     """

@@ -86,7 +86,7 @@ def test_a_dry_run_counts_and_writes_nothing(
     assert f"\n{len(ids)} distinct runs, {len(ids)} to train on 2 workers; 5 measures; about " in out
     assert main(["reproduce", "--quick", "--dry-run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["output"] == "results/article" and found["to_train"] == found["distinct_runs"] == len(ids) // 3
+    assert found["output"] == "results/reproduction" and found["to_train"] == found["distinct_runs"] == len(ids) // 3
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from normlab.analysis.evidence import Evidence
 from normlab.analysis.frames import Results, load
 from normlab.analysis.ledger import load_ledger
+from normlab.analysis.predicates import NOT_RUN
 from normlab.analysis.provenance import command_text, seeds_text
 from normlab.analysis.samples import short
 from normlab.analysis.table import Table
@@ -41,7 +42,7 @@ def is_readings(results: Results) -> bool:
 
 def readings_tables(results: Results) -> list[Table]:
     """Which statements hold in which reading; in how many; the nearest reading of each printed table; every NaN."""
-    judged = judge_readings(results)
+    judged = _asked(judge_readings(results))
     return [_grid_table(judged), _count_table(judged), nearest_table(judged), _nan_table(results)]
 
 
@@ -97,6 +98,12 @@ def _only(results: Results, settings: Mapping[str, Any]) -> Results:
     # The curves are read once for all readings.
     found.__dict__["evaluations"] = results.evaluations
     return found
+
+
+def _asked(judged: dict[str, list[Judged]]) -> dict[str, list[Judged]]:
+    """Without the statements that no run of any reading speaks of."""
+    asked = {j.entry.id for found in judged.values() for j in found if j.verdict != NOT_RUN}
+    return {reading: [j for j in found if j.entry.id in asked] for reading, found in judged.items()}
 
 
 def _grid_table(judged: dict[str, list[Judged]]) -> Table:

@@ -17,8 +17,8 @@ from normlab.config.schema import Study
 TRAINING = ("postln", "preln", "collapse", "depth", "warmup", "lr_wide", "finalnorm", "dyt")
 # Seconds that a measure takes in full and shortened, on the machine of the reference results: told before the first one
 # has been measured here. Those before the training take seconds; speed comes last, when nothing runs beside it.
-BEFORE = {"params": (3.0, 3.0), "numerics": (40.0, 30.0), "initial": (40.0, 20.0)}
-AFTER = {"mechanism": (900.0, 90.0), "speed": (1200.0, 120.0)}
+BEFORE = {"params": (1.0, 1.0), "numerics": (10.0, 10.0), "initial": (10.0, 10.0)}
+AFTER = {"mechanism": (300.0, 20.0), "speed": (530.0, 50.0)}
 NEVER_QUICK = ("params",)  # It counts; there is nothing to shorten.
 SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
 # `--quick` trains a fifteenth of the steps, and evaluates every 50, but six times at least.

@@ -17,7 +17,6 @@ verdict with a reason of one sentence. The published value is read to compare wi
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -62,12 +61,10 @@ def _scaled(x: float, log10: bool) -> float:
 
 
 def _no_value(sample: Sample) -> Found:
-    ended = Counter(sample.outcomes.values())
-    if not ended:
+    if not sample.outcomes:
         return Found(UNDECIDED, "nothing was measured")
     if not sample.values:
-        counts = ", ".join(f"{name or 'going on'} {count}/{len(sample.outcomes)}" for name, count in ended.items())
-        return Found(CONTRADICTED, f"a number is printed, no seed has one: {counts}")
+        return Found(CONTRADICTED, f"a number is printed, no seed has one: {sample.ends()}")
     return Found(UNDECIDED, "the seeds end differently, so there is no mean")
 
 
@@ -85,20 +82,18 @@ def _inside(low: float, high: float, bottom: float, top: float, of: str, unit: s
 
 def outcome(sample: Sample, published: str) -> Found:
     """Whether every seed ends as published."""
-    ended = list(sample.outcomes.values())
-    counts = ", ".join(f"{name or 'going on'} {count}/{len(ended)}" for name, count in Counter(ended).items())
-    if ended and published == "trained":
-        verdict = REPRODUCED if set(ended) == {published} else UNDECIDED if published in ended else CONTRADICTED
-        return Found(verdict, counts)
+    ended, counts = list(sample.outcomes.values()), sample.ends()
     if not ended:
         return Found(CONTRADICTED, f"'{published}' is printed, a value of {sample.text()} was measured")
     if all(end == published for end in ended):
         return Found(REPRODUCED, f"every seed ends as {published}")
     if any(end == published for end in ended):
         return Found(UNDECIDED, f"the seeds disagree: {counts}")
-    if all(end in FAILED for end in ended):
+    # Another failure is the direction of a failure; of a net that is said to train it is the opposite.
+    failed = [published in FAILED and end in FAILED for end in ended]
+    if all(failed):
         return Found(DIRECTION, f"every seed fails, but not as {published}: {counts}")
-    if any(end in FAILED for end in ended):
+    if any(failed):
         return Found(UNDECIDED, f"no seed ends as {published}, some fail in another way: {counts}")
     return Found(CONTRADICTED, f"no seed ends as {published}: {counts}")
 
@@ -106,10 +101,9 @@ def outcome(sample: Sample, published: str) -> Found:
 def fails(sample: Sample) -> Found:
     """Whether every seed fails to train, in whatever way."""
     ended = list(sample.outcomes.values())
-    counts = ", ".join(f"{name} {count}/{len(ended)}" for name, count in Counter(ended).items())
     failed = [end in FAILED for end in ended]
     verdict = REPRODUCED if ended and all(failed) else UNDECIDED if any(failed) else CONTRADICTED
-    return Found(verdict, counts)
+    return Found(verdict, sample.ends())
 
 
 def bound(sample: Sample, at_least: float | None, at_most: float | None, single: bool = False) -> Found:

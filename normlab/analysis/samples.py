@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from normlab.analysis.cells import number
+from normlab.analysis.metrics import spread
 
 # Two-sided 95 % quantiles of Student's t by degrees of freedom, as any table gives them; beyond, the next lower entry.
 _T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179,
@@ -75,26 +76,29 @@ class Sample:
             return mean, math.inf
         if n == 1:
             return mean, mean
-        spread = statistics.stdev(self.values.values()) * math.sqrt(1 / n + (1 if single else 0))
-        return mean - t_quantile(n - 1) * spread, mean + t_quantile(n - 1) * spread
+        half = t_quantile(n - 1) * spread(list(self.values.values())).sd * math.sqrt(1 / n + (1 if single else 0))
+        return mean - half, mean + half
+
+    def ends(self, without: str = "") -> str:
+        """How many seeds ended how, `trained 2/3, nan 1/3`; the outcome `without` is left out."""
+        counts = Counter(self.outcomes.values())
+        told = {name or "going on": count for name, count in counts.items() if not without or name not in ("", without)}
+        return ", ".join(f"{name} {count}/{len(self.outcomes)}" for name, count in told.items())
 
     def text(self) -> str:
-        """`2.28 ± 0.03`, `nan (3/3)`, `trained (2/3), nan (1/3)`, `4.16 ± 0.001 (stalled 3/3)`, `12 ± 2 [10, 15]`."""
-        ended = {name: count for name, count in Counter(self.outcomes.values()).items() if name}
-        counts = ", ".join(f"{name} {count}/{len(self.outcomes)}" for name, count in ended.items() if name != "trained")
+        """`2.28 ± 0.03`, `nan 3/3`, `1.2 (1/3), nan 2/3`, `4.16 ± 0.001 (stalled 3/3)`, `12 [10, 15]`."""
+        unusual = self.ends(without="trained")
         if self.mean is None:
             valued = f"{', '.join(map(short, self.values.values()))} ({len(self.values)}/{len(self.outcomes)}), "
-            told = counts or ", ".join(f"{name} {count}/{len(self.outcomes)}" for name, count in ended.items())
-            return (valued if self.values else "") + told or "–"
+            return (valued if self.values else "") + (unusual or self.ends()) or "–"
         if self.interval is not None:
             return f"{short(self.mean)} [{short(self.interval[0])}, {short(self.interval[1])}]"
-        spread = (
-            f" ± {short(statistics.stdev(self.values.values()))}" if len(self.values) > 1 and not self.at_least else ""
-        )
+        sd = spread(list(self.values.values())).sd
         # A lone value is shown with the digits that a printed one may have; with a spread they would mean nothing.
-        mean = short(self.mean) if spread or self.at_least else f"{self.mean:.6g}"
-        value = ("≥ " if self.at_least else "") + mean + spread
-        return f"{value} ({counts})" if counts else value
+        value = f"≥ {short(self.mean)}" if self.at_least else f"{self.mean:.6g}"
+        if not self.at_least and len(self.values) > 1:
+            value = f"{short(self.mean)} ± {short(sd)}"
+        return f"{value} ({unusual})" if unusual else value
 
 
 def short(value: float) -> str:

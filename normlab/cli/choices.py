@@ -56,22 +56,26 @@ class Choices:
         return " ".join([*words, "--resume"])
 
 
-def takes_choices(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `Choices` behind its own parameters; it receives them together, as `how`."""
-    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "how"]
-    hints = get_type_hints(Choices, include_extras=True)
-    kind = inspect.Parameter.KEYWORD_ONLY
-    shared = [
-        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
-        for field in fields(Choices)
-    ]
-    parameters = [parameter.replace(kind=kind) for parameter in own] + shared
+def takes(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of the dataclass `kind` behind its own parameters; it receives them as `how`."""
 
-    @functools.wraps(function)
-    def command(**given: Any) -> None:
-        how = Choices(**{field.name: given.pop(field.name) for field in fields(Choices)})
-        function(**given, how=how)
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "how"]
+        hints, names = get_type_hints(kind, include_extras=True), [field.name for field in fields(kind)]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        shared = [
+            inspect.Parameter(field.name, keyword, default=field.default, annotation=hints[field.name])
+            for field in fields(kind)
+        ]
+        parameters = [parameter.replace(kind=keyword) for parameter in own] + shared
 
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+        @functools.wraps(function)
+        def command(**given: Any) -> None:
+            how = kind(**{name: given.pop(name) for name in names})
+            function(**given, how=how)
+
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from normlab.cli.choices import Choices, takes_choices
+from normlab.cli.choices import Choices, takes
 from normlab.cli.training import faults_told, make_watcher, stoppable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
     app.command("reproduce")(reproduce)
 
 
-@takes_choices
+@takes(Choices)
 def reproduce(quick: Quick = False, *, how: Choices) -> None:
     """Re-run everything that the article prints, judge each figure, and write the report; into results/reproduction.
 

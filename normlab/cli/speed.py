@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from normlab.cli.choices import takes
 from normlab.cli.options import Json, Quiet, Verbose
-from normlab.cli.studies import MeasureOutput, MeasureOverwrite, Measuring, Quick, measure_command
+from normlab.cli.studies import MeasureOverwrite, Measuring, measure_command
 
 if TYPE_CHECKING:
     from normlab.studies.params import Shape
@@ -23,14 +24,10 @@ def register(app: typer.Typer) -> None:
     app.command("params")(params)
 
 
+@takes(Measuring)
 def speed(
-    output: MeasureOutput = None,
-    overwrite: MeasureOverwrite = False,
-    quick: Quick = False,
+    how: Measuring,
     device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="cpu, cuda or cuda:N.")] = "cpu",
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> None:
     """Time the norms at the article's shapes, and a training step with each norm, on one thread."""
     from normlab.cli.training import fail
@@ -43,10 +40,10 @@ def speed(
         raise fail(str(refused), 2) from None
     from normlab.studies import speed as study
 
-    how = Measuring(output, overwrite, quick, json, quiet, verbose, found)
-    words = ["normlab", "speed", *(["--quick"] if quick else [])]
+    words = ["normlab", "speed", *(["--quick"] if how.quick else [])]
     words += ["--device", found.name] if found.name != "cpu" else []
-    measure_command("speed", study.QUESTION, partial(study.measure, device=found.name), how, shlex.join(words))
+    timed = partial(study.measure, device=found.name)
+    measure_command("speed", study.QUESTION, timed, how, shlex.join(words), found)
 
 
 def params(

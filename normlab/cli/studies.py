@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from normlab.cli.choices import takes
 from normlab.cli.options import Json, Quiet, Verbose
 from normlab.cli.training import fail
 
@@ -25,17 +27,16 @@ Quick = Annotated[bool, typer.Option("--quick", help="A shortened measurement; e
 MeasureFunction = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 
 
-class Measuring(NamedTuple):
-    """How a measuring command was asked to go about it; only `quick` and `device`
-    (None: the CPU) change what is measured."""
+@dataclass(frozen=True)
+class Measuring:
+    """The options of a measuring command; of them `quick` alone changes what is measured."""
 
-    output: Path | None = None
-    overwrite: bool = False
-    quick: bool = False
-    json: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    device: Device | None = None
+    output: MeasureOutput = None
+    overwrite: MeasureOverwrite = False
+    quick: Quick = False
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = False
 
 
 def register(app: typer.Typer) -> None:
@@ -45,64 +46,50 @@ def register(app: typer.Typer) -> None:
     app.command("mechanism")(mechanism)
 
 
-def numerics(
-    output: MeasureOutput = None,
-    overwrite: MeasureOverwrite = False,
-    quick: Quick = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
+@takes(Measuring)
+def numerics(how: Measuring) -> None:
     """Run the article's seeded experiments on untrained nets, and say which printed numbers come out."""
     from normlab.studies import numerics as study
 
-    how = Measuring(output, overwrite, quick, json, quiet, verbose)
     measure_command("numerics", study.QUESTION, study.measure, how)
 
 
-def initial(
-    output: MeasureOutput = None,
-    overwrite: MeasureOverwrite = False,
-    quick: Quick = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
+@takes(Measuring)
+def initial(how: Measuring) -> None:
     """Measure gradient norms and stream growth by layer at initialisation: Post-LN, Pre-LN, no norm."""
     from normlab.studies import initial as study
 
-    how = Measuring(output, overwrite, quick, json, quiet, verbose)
     measure_command("initial", study.QUESTION, study.measure, how)
 
 
-def mechanism(
-    output: MeasureOutput = None,
-    overwrite: MeasureOverwrite = False,
-    quick: Quick = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
+@takes(Measuring)
+def mechanism(how: Measuring) -> None:
     """Train the 20-layer nets with and without norm again and watch norms, GELU and gradients."""
     from normlab.studies import mechanism as study
 
-    how = Measuring(output, overwrite, quick, json, quiet, verbose)
     measure_command("mechanism", study.QUESTION, study.measure, how)
 
 
-def measure_command(name: str, question: str, measure_fn: MeasureFunction, how: Measuring, command: str = "") -> None:
+def measure_command(
+    name: str,
+    question: str,
+    measure_fn: MeasureFunction,
+    how: Measuring,
+    command: str = "",
+    device: Device | None = None,
+) -> None:
     """Measure, write `measure.json`, tables and figures, print the main table.
 
     `measure_fn(quick=..., say=...)` returns settings and values; `say` takes a line of progress. `command` is the
-    canonical command where options other than `--quick` change what is measured. Ends with `typer.Exit(2)` for a
-    folder that may not be written to, 130 after Ctrl-C (nothing is written then)."""
+    canonical command where options other than `--quick` change what is measured; `device` None: the CPU. Ends with
+    `typer.Exit(2)` for a folder that may not be written to, 130 after Ctrl-C (nothing is written then)."""
     from normlab.execute.signals import Stopped, catching
 
     folder = how.output or Path("results") / name
     _check_folder(folder, name, how.overwrite)
     with catching() as interrupts:
         try:
-            files = _measure(folder, name, question, measure_fn, how, command, interrupts)
+            files = _measure(folder, name, question, measure_fn, how, command, device, interrupts)
         except Stopped as stopped:
             print(f"\nstopped by {stopped}; nothing was written", file=sys.stderr)
             raise typer.Exit(stopped.code) from None
@@ -140,6 +127,7 @@ def _measure(
     measure_fn: MeasureFunction,
     how: Measuring,
     command: str,
+    device: Device | None,
     interrupts: Interrupts,
 ) -> list[Path]:
     import time
@@ -151,7 +139,7 @@ def _measure(
     from normlab.measures import Measure, write_measure
 
     torch.set_num_threads(1)
-    device = how.device or Device("cpu", cpu_name())
+    device = device or Device("cpu", cpu_name())
     started, begun = now(), time.monotonic()
     settings, values = measure_fn(quick=how.quick, say=_quiet if how.quiet else _say)
     made = Measure(

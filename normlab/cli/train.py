@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from normlab.cli.choices import Choices, takes_choices
+from normlab.cli.choices import Choices, takes
 from normlab.cli.options import Json, Quiet, Verbose
 from normlab.cli.training import Request, train
 
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command("status")(status)
 
 
-@takes_choices
+@takes(Choices)
 def run(
     config: Config,
     overrides: Overrides = None,
@@ -38,7 +38,7 @@ def run(
     train(Request(["run", config, *(overrides or [])], config, overrides or [], how))
 
 
-@takes_choices
+@takes(Choices)
 def sweep_lr(
     config: Config,
     overrides: Overrides = None,
@@ -49,7 +49,7 @@ def sweep_lr(
     train(Request(["sweep-lr", config, *(overrides or [])], config, overrides or [], how, needs_axis="optim.lr"))
 
 
-@takes_choices
+@takes(Choices)
 def collapse(
     overrides: Overrides = None,
     layers: Annotated[str | None, typer.Option("--layers", metavar="N", help="Depths: 20 or 6,12.")] = None,

@@ -21,16 +21,22 @@ from normlab.analysis.verdicts import CellVerdict, Judged, judge
 from normlab.config.schema import RunSpec
 
 READING, CELL = "reading", "cell"
-# Printed tables that a reading can be near to, and the claims that are asked of runs in full length.
-TABLES = ("collapse-20", "warmup-curve", "lr-sensitivity")
-LONG = (*TABLES, "collapse-onset", "collapse-quality", "rms-no-norm-fails", "preln-no-warmup", "preln-faster",
-        "lr-warmup")  # fmt: skip
+# Printed tables that a reading can be near to: the claim, and which of its rows where they have different units.
+TABLES = (("collapse-20", ""), ("collapse-depth", ""), ("warmup-curve", ""), ("lr-sensitivity", ""),
+          ("lr-window", "window"), ("lr-window", "best loss"))  # fmt: skip
+_UNITS = {"window": "decades"}
+# The claims that are asked of runs in full length.
+LONG = (*dict.fromkeys(claim for claim, _ in TABLES), "collapse-onset", "collapse-quality", "rms-no-norm-fails",
+        "rms-quality", "depth-helps", "preln-no-warmup", "preln-faster", "lr-warmup", "best-rate-shift")  # fmt: skip
 # The runs of a reading that stand in for each study of the ledger, by their settings.
+_LAYERNORM = {"model.norm": "layernorm"}
 _STANDING_IN: dict[str, dict[str, Any]] = {
     "collapse": {"model.depth": 20, "model.placement": "pre"},
+    "depth": {"model.placement": "pre", "optim.lr": 1e-3, "optim.warmup": 0},
     "postln": {"model.placement": "post", "optim.warmup": 0},
-    "preln": {"model.placement": "pre", "model.norm": "layernorm", "optim.warmup": 0},
-    "warmup": {"model.depth": 12, "optim.lr": 1e-3},
+    "preln": {"model.placement": "pre", "optim.warmup": 0} | _LAYERNORM,
+    "lr_wide": {"model.depth": 12, "optim.warmup": 0} | _LAYERNORM,
+    "warmup": {"model.depth": 12, "optim.lr": 1e-3} | _LAYERNORM,
 }
 _MARKS = {"reproduced": "yes", "direction only": "direction", "contradicted": "no", "undecided": "?", "not run": "–"}
 
@@ -138,25 +144,30 @@ def _count_table(judged: dict[str, list[Judged]]) -> Table:
 
 
 def nearest_table(judged: dict[str, list[Judged]]) -> Table:
-    """A row a printed table: its nearest reading, by the root mean square distance over the cells in which a number is
-    printed and measured, and by the share of the others that end as printed."""
+    """Three rows a printed table: its nearest readings, by the root mean square distance over the cells in which a
+    number is printed and measured, and by the share of the others that end as printed."""
     rows, data = [], []
-    for claim in TABLES:
+    for claim, row in TABLES:
         scores = []
         for reading, found in judged.items():
-            cells = [cell for j in found if j.entry.id.partition("/")[0] == claim for cell in j.cells]
-            scores.append({"table": claim, "reading": reading, **distance(cells)})
+            of_claim = (cell for j in found if j.entry.id.partition("/")[0] == claim for cell in j.cells)
+            cells = [cell for cell in of_claim if row in ("", cell.row)]
+            table = {"table": f"{claim}, {row}" if row else claim, "unit": _UNITS.get(row, "nats")}
+            scores.append({**table, "reading": reading, **distance(cells)})
         data += scores
         if any(s["cells"] or s["ends"] for s in scores):
             # Outcomes first: a reading that does not end as printed is not near, however close its numbers.
             ordered = sorted(scores, key=_nearness)
             rows += [
-                [claim, s["reading"], short(s["rms"]) if s["cells"] else "–"]
-                + [str(s["cells"]), f"{s['agree']} of {s['ends']}"]
+                [s["table"], s["reading"], f"{short(s['rms'])} {s['unit']}" if s["cells"] else "–"]
+                + [str(s["cells"]), f"{s['agree']} of {s['ends']}" if s["ends"] else "–"]
                 for s in ordered[:3]
             ]
-    header = ["table", "reading", "distance (nats)", "cells", "ends as printed"]
-    note = "The three nearest readings of each printed table: first by outcomes, then by distance."
+    header = ["table", "reading", "distance", "cells", "ends as printed"]
+    note = (
+        "The three nearest readings of each printed table: first by outcomes, then by distance. "
+        "A lower bound is at a distance only where it is above the printed number."
+    )
     return Table("nearest", "the nearest readings", header, rows, pd.DataFrame(data), note)
 
 
@@ -166,9 +177,12 @@ def _nearness(score: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def distance(cells: Sequence[CellVerdict]) -> dict[str, Any]:
-    """`rms` in nats over the `cells` with a printed and a measured number; `agree` of `ends` printed outcomes."""
+    """`rms` in the cells' unit over the `cells` with a printed and a measured number; `agree` of `ends` printed
+    outcomes. A lower bound that is below the printed number may be that number: its gap is 0."""
     gaps = [
-        cell.mean - cell.published for cell in cells if not isinstance(cell.published, str) and cell.mean is not None
+        max(0.0, cell.mean - cell.published) if cell.at_least else cell.mean - cell.published
+        for cell in cells
+        if not isinstance(cell.published, str) and cell.mean is not None
     ]
     ends = [cell for cell in cells if isinstance(cell.published, str) and cell.verdict]
     rms = math.sqrt(sum(gap * gap for gap in gaps) / len(gaps)) if gaps else math.nan

@@ -27,7 +27,8 @@ __all__ = ["VERDICTS", "CellVerdict", "Judged", "judge", "judge_all", "verdicts_
 @dataclass(frozen=True)
 class CellVerdict:
     """One cell: labels as in the published table, the published value, what was measured (`low`, `high`: the interval
-    that the verdict was taken from), how many seeds ended in which outcome, the verdict and why."""
+    that the verdict was taken from; `at_least`: it is a lower bound), how many seeds ended in which outcome, the
+    verdict and why."""
 
     row: str
     column: str
@@ -40,6 +41,7 @@ class CellVerdict:
     outcomes: dict[str, int]
     verdict: str
     reason: str
+    at_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,8 @@ def _cell(cell: Cell, published: Any, sample: Sample | None, found: Found | None
     low, high = (not each and sample.bounds(single, log10)) or (None, None)
     ended = list(sample.outcomes.values())
     outcomes = {name: ended.count(name) for name in dict.fromkeys(ended) if name}
-    return CellVerdict(*cell, published, sample.text(), sample.mean, low, high, sample.size, outcomes, verdict, reason)
+    numbers = (sample.mean, low, high, sample.size)
+    return CellVerdict(*cell, published, sample.text(), *numbers, outcomes, verdict, reason, sample.at_least)
 
 
 def _published_text(published: dict[Cell, Any]) -> str:

@@ -49,20 +49,70 @@ def test_a_study_without_readings_is_none(every_ending):
     assert not readings.is_readings(load(every_ending))
 
 
-def test_runs_of_full_length_are_asked_the_claims_themselves(tmp_path):
+def full_length(root, cells, story):
+    """Results of one reading whose runs have the article's 3000 steps."""
     base = synthetic.BASE.model_dump()
-    base["train"]["steps"], base["model"]["depth"] = 3000, 20
-    base["train"]["eval_every"] = 1500
-    study = synthetic.study(axis("reading", {"default": {}}), axis("cell", CELLS))
+    base["train"]["steps"], base["train"]["eval_every"], base["model"]["depth"] = 3000, 1500, 20
+    study = synthetic.study(axis("reading", {"default": {}}), axis("cell", cells))
     study = study.model_copy(update={"base": RunSpec.model_validate(base)})
-    found = readings.judge_readings(load(synthetic.make_results(tmp_path, study, lambda run: "trained")))
+    return load(synthetic.make_results(root, study, story))
+
+
+def test_runs_of_full_length_are_asked_the_claims_themselves(tmp_path):
+    found = readings.judge_readings(full_length(tmp_path, CELLS, lambda run: "trained"))
     verdicts = {judged.entry.id: judged.verdict for judged in found["default"]}
     assert set(verdicts) <= set(readings.LONG)
     assert verdicts["rms-no-norm-fails"] == "contradicted"
 
 
-def cell(published, mean, verdict=""):
-    return CellVerdict("", "", published, "", mean, None, None, 1, {}, verdict, "")
+def test_each_table_is_read_off_its_own_runs(tmp_path):
+    """No run with a warm-up, another norm or another depth slips into a cell: those ended as `better`."""
+    rates = ("1e-4", "3e-4", "1e-3", "3e-3", "1e-2")
+    depths = {"post 12": ("post", 12), "pre 12": ("pre", 12), "post 30": ("post", 30), "pre 30": ("pre", 30)}
+    cells = {
+        f"{name}, {rate}": {"model.placement": placement, "model.depth": depth, "optim.lr": float(rate)}
+        for name, (placement, depth) in depths.items()
+        for rate in rates
+    }
+    for norm in ("none", "layernorm", "rmsnorm"):
+        cells |= {f"{norm} {d}": {"model.norm": norm, "model.depth": d, "optim.lr": 1e-3} for d in (6, 12, 20)}
+    del cells["layernorm 12"]  # it is among the rates
+    warm = {"model.depth": 12, "optim.lr": 1e-3, "optim.warmup": 1000}
+    cells |= {f"{place} 12, warm-up": {**warm, "model.placement": place} for place in ("post", "pre")}
+
+    def story(run):
+        name = run.cell["cell"]
+        if name.startswith("post") and name.endswith(("e-3", "e-2")):
+            return "stalled"
+        return "better" if "warm-up" in name or name.startswith(("rmsnorm", "none")) else "trained"
+
+    judged = readings.judge_readings(full_length(tmp_path, cells, story))
+    measured = {(one.entry.id, cell.row, cell.column): cell.measured for one in judged["default"] for cell in one.cells}
+    assert measured["collapse-depth", "12", "layernorm"] == measured["rms-no-norm-fails", "", "layernorm"] == "0.5"
+    assert measured["collapse-depth", "6", "rmsnorm"] == measured["rms-no-norm-fails", "", "none"] == "0.4"
+    assert measured["lr-sensitivity", "1e-3", "pre 12"] == "0.5"
+    assert measured["lr-warmup", "", "warm-up 1000"] == measured["lr-window", "best loss", "post 12"] == "0.4"
+    assert measured["lr-window", "best loss", "pre 12"] == measured["lr-window", "best loss", "post 30"] == "0.5"
+    assert measured["preln-no-warmup", "", "difference"] == "0.1"
+    assert measured["lr-window", "window", "post 12"] == "≥ 0.477"
+
+    near = {row[0]: row[1:] for row in readings.nearest_table(judged).rows}
+    assert set(near) == {"collapse-20", "collapse-depth", "lr-sensitivity", "lr-window, window",
+                         "lr-window, best loss"}  # fmt: skip
+    # At least 0.477 against 1, at least 2 against 3 twice: none is above what is printed. Post-LN at 30 layers trains.
+    assert near["lr-window, window"] == ["default", "0 decades", "3", "0 of 1"]
+    gaps = [0.4 - 2.44, 0.5 - 2.35, 0.5 - 2.49]
+    distance = math.sqrt(sum(gap * gap for gap in gaps) / 3)
+    assert near["lr-window, best loss"] == ["default", f"{distance:.3g} nats", "3", "0 of 1"]
+
+
+def cell(published, mean, verdict="", at_least=False):
+    return CellVerdict("", "", published, "", mean, None, None, 1, {}, verdict, "", at_least)
+
+
+def test_a_lower_bound_is_away_only_from_what_is_below_it():
+    assert readings.distance([cell(3.0, 2.0, at_least=True)])["rms"] == 0
+    assert readings.distance([cell(1.0, 2.0, at_least=True)])["rms"] == 1
 
 
 def test_distance():

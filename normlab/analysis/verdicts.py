@@ -212,8 +212,8 @@ def _cell(cell: Cell, published: Any, sample: Sample | None, found: Found | None
     low, high = (not each and sample.bounds(single, log10)) or (None, None)
     ended = list(sample.outcomes.values())
     outcomes = {name: ended.count(name) for name in dict.fromkeys(ended) if name}
-    numbers = (sample.mean, low, high, sample.size)
-    return CellVerdict(*cell, published, sample.text(), *numbers, outcomes, verdict, reason, sample.at_least)
+    text, mean, n, bound = sample.text(), sample.mean, sample.size, sample.at_least
+    return CellVerdict(*cell, published, text, mean, low, high, n, outcomes, verdict, reason, bound)
 
 
 def _published_text(published: dict[Cell, Any]) -> str:

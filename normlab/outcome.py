@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
 
@@ -41,17 +42,21 @@ def judge(evaluations: Sequence[float], guess: float, onset_step: int | None, th
 def count_spikes(train_losses: Sequence[float], margin: float, window: int = 100) -> int:
     """Count the spikes: stretches of steps whose loss lies more than `margin` nats above the median of the `window`
     steps before the stretch. The first `window` steps have no full past and are not judged."""
-    past: deque[float] = deque(maxlen=window)
+    past: deque[float] = deque()
+    ordered: list[float] = []  # the same losses by size: sorting them anew at every step took most of a check's time
     spikes, inside, level = 0, False, math.inf
     for loss in train_losses:
         if not math.isfinite(loss):
             break
         if not inside and len(past) == window:
-            level = statistics.median(past) + margin
+            level = (ordered[(window - 1) // 2] + ordered[window // 2]) / 2 + margin
         if len(past) == window and loss > level:
             spikes += not inside
             inside = True
             continue
         inside = False
+        if len(past) == window:
+            del ordered[bisect_left(ordered, past.popleft())]
         past.append(loss)
+        insort(ordered, loss)
     return spikes

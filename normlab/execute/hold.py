@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from normlab.execute.lease import Held, lease
+from normlab.execute.lease import Held, lease, shard_lease
+from normlab.execute.shards import Shard
 from normlab.execute.target import Refused, remove_if_empty
 from normlab.execute.worker import FULL
 
 
 @contextmanager
-def taken(folder: Path, ours: Callable[[], bool], check: Callable[[], None]) -> Iterator[None]:
-    """Make `folder` if need be and hold its lease for the block; a new one that stays empty is removed again.
+def taken(
+    folder: Path, ours: Callable[[], bool], check: Callable[[], None], shard: Shard | None = None
+) -> Iterator[None]:
+    """Make `folder` if need be and hold its lease for the block, alone or together with the other shards; a new one
+    that stays empty is removed again.
 
     `check` raises `Refused` for a folder that may not be written, `ours` says whether results lie in it.
     `Refused` also if another process holds it or the system does not let us write."""
@@ -26,7 +30,7 @@ def taken(folder: Path, ours: Callable[[], bool], check: Callable[[], None]) -> 
         with ExitStack() as held:
             with writable(folder):
                 folder.mkdir(parents=True, exist_ok=True)
-                held.enter_context(lease(folder))
+                held.enter_context(shard_lease(folder, shard) if shard else lease(folder))
             check()
             yield
     except Held as held:

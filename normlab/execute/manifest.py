@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,7 +17,8 @@ from normlab.config.dump import study_yaml
 from normlab.config.plan import PlannedRun
 from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study
-from normlab.manifests import FORMAT, NAME, ResultsError, read_object
+from normlab.execute.lease import changing_manifest
+from normlab.manifests import FORMAT, NAME, ResultsError, find_manifest, read_object
 from normlab.store import run_hashes, strict_json, write_file
 
 
@@ -48,15 +49,34 @@ def environment(device: str, device_name: str) -> dict[str, Any]:
 
 
 def write_manifest(
-    folder: Path, facts: dict[str, Any], environment: dict[str, Any], sessions: Sequence[dict[str, Any]]
+    folder: Path,
+    facts: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    sessions: Sequence[Mapping[str, Any]],
+    known: Mapping[str, str] | None = None,
 ) -> None:
     """Write `folder/manifest.json` by one rename. `files` in it holds the SHA-256 of config.yaml and of the files of
-    every planned run that is published by now; a hash that the manifest had already is kept."""
+    every planned run that is published by now; a hash that is `known` (None: that the manifest has) is kept."""
     ids = [run["id"] for run in facts["runs"]]
-    files = facts["files"] | run_hashes(folder, ids, _recorded(folder))
+    files = {"config.yaml": facts["files"]["config.yaml"]}
+    files |= run_hashes(folder, ids, _recorded(folder) if known is None else known)
     rest = {key: value for key, value in facts.items() if key != "files"}
     content = {**rest, **environment, "sessions": list(sessions), "files": files}
     write_file(folder / NAME, strict_json(content))
+
+
+def add_session(
+    folder: Path, facts: Mapping[str, Any], environment: Mapping[str, Any], session: Mapping[str, Any]
+) -> None:
+    """Note in the manifest how a sitting went, and the runs that it published. Everything else stays as it is by now:
+    another shard may have written it meanwhile. `facts` and `environment` count if there is none any more."""
+    with changing_manifest(folder):
+        try:
+            old = find_manifest(folder) or {}
+        except ResultsError:
+            old = {}
+        kept = old if "config.yaml" in old.get("files", {}) else {**old, **facts, **environment}
+        write_manifest(folder, kept, {}, [*old.get("sessions", []), session])
 
 
 def _recorded(folder: Path) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,14 @@ from normlab.execute.devices import Device
 from normlab.execute.display import counted
 from normlab.execute.events import Event, Failed, Finished
 from normlab.execute.hold import taken, writable
+from normlab.execute.lease import changing_manifest, remove_stale_locks
 from normlab.execute.local import Pool
-from normlab.execute.manifest import cores, environment, now, plan_facts, write_manifest
+from normlab.execute.manifest import add_session, cores, environment, now, plan_facts, write_manifest
 from normlab.execute.reuse import check_sources, reusable
+from normlab.execute.shards import Shard, check_unstarted, runs_of
 from normlab.execute.signals import Interrupts
 from normlab.execute.stacks import MAX_LANES, Stack, make_stacks
-from normlab.execute.target import check_folder, clear, remaining
+from normlab.execute.target import Refused, check_folder, clear, remaining
 from normlab.execute.worker import TRAINER, Setup
 from normlab.manifests import find_manifest, looks_ours
 from normlab.store import publish_copy, write_file
@@ -33,7 +36,7 @@ COMPARED = ("commit", "dirty", "device", "threads", "torch", "normlab")
 @dataclass(frozen=True)
 class Options:
     """How to run, none of which changes a result. `jobs` None: a worker a core. `derived` are the tables and figures
-    that `overwrite` deletes with the runs."""
+    that `overwrite` deletes with the runs. `shard` None: all runs of the plan."""
 
     output: Path
     resume: bool = False
@@ -43,6 +46,7 @@ class Options:
     fail_fast: bool = False
     reuse: Sequence[Path] = ()
     trainer: str = TRAINER
+    shard: Shard | None = None
 
 
 @dataclass(frozen=True)
@@ -121,32 +125,44 @@ def run_study(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
     """Run what the job's folder still lacks; raise `Refused`, `Stopped`, OSError or `CannotStart`."""
     folder, options = job.folder, job.options
     check_sources(options.reuse)
+    check_options(options)
 
     def check() -> None:
-        check_folder(folder, options.resume, options.overwrite)
+        # The other shards have begun perhaps; what of this one lies there is looked at later.
+        check_folder(folder, options.resume or options.shard is not None, options.overwrite)
 
-    with taken(folder, lambda: looks_ours(folder), check):
+    with taken(folder, lambda: looks_ours(folder), check, options.shard):
         return _sitting(job, interrupts, watcher)
+
+
+def check_options(options: Options) -> None:
+    """Refuse options that contradict each other."""
+    if options.shard and options.overwrite:
+        what = f"--overwrite would delete what the other shards write into {options.output}"
+        raise Refused(f"{what}: delete that folder before the shards start, or continue them with --resume")
 
 
 def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
     folder, study, options = job.folder, job.study, job.options
-    with writable(folder):
+    facts, env, shard = job.facts(), environment(job.device.name, job.device.title), options.shard
+    mine = runs_of(shard, job.plan)
+    with writable(folder), changing_manifest(folder):
         if options.overwrite:
             clear(folder, options.derived)
-        todo = remaining(folder, study, job.plan)
-        sweep_leftovers(folder)
-    old = find_manifest(folder) or {}
-    earlier = old.get("sessions", [])
-    facts, env = job.facts(), environment(job.device.name, job.device.title)
-    if old and not todo:
-        env = {key: old.get(key) for key in env}
+        todo = remaining(folder, study, job.plan, mine, f"shard {shard}" if shard else "--resume")
+        if shard and not options.resume:
+            check_unstarted(folder, shard, mine)
+        sweep_leftovers(folder, mine if shard else None)
+        old = find_manifest(folder) or {}
+        if old and not todo:
+            env = {key: old.get(key) for key in env}
+        write_manifest(folder, facts, env, old.get("sessions", []))
+        write_file(folder / "config.yaml", study_yaml(study))
     changed = [f"{key} {old[key]} -> {env[key]}" for key in COMPARED if key in old and old[key] != env[key]]
     if changed:
         watcher.warn(f"the runs in {folder} were made under other circumstances: {', '.join(changed)}")
-    with writable(folder):
-        write_manifest(folder, facts, env, earlier)
-        write_file(folder / "config.yaml", study_yaml(study))
+    if shard:
+        watcher.note(f"shard {shard}: {len(mine)} of {counted(len(job.plan), 'run')}")
     reused = reusable(todo, options.reuse, study, env)
     for run in reused.values():
         publish_copy(folder, run)
@@ -155,23 +171,24 @@ def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
         watcher.note(f"{len(reused)} of {counted(len(todo), 'run')} taken from {', '.join(sources)}")
     todo = [run for run in todo if run.id not in reused]
     stacks, workers = cut(todo, options.jobs, job.device.name)
-    summary = Summary(planned=len(job.plan), todo=len(todo), reused=len(reused))
+    summary = Summary(planned=len(mine), todo=len(todo), reused=len(reused))
     session: dict[str, Any] = {"started": now(), "ended": None, "jobs": workers, "reused": len(reused)}
+    session |= {"shard": str(shard), "host": socket.gethostname()} if shard else {}
     start = time.monotonic()
     if not todo:
         if reused:
-            write_manifest(folder, facts, env, [*earlier, session | {"ended": now(), "done": 0, "failed": 0}])
+            add_session(folder, facts, env, session | {"ended": now(), "done": 0, "failed": 0})
         return summary
     with interrupts.deferring():
         try:
             with Pool(job.setup(env), workers, interrupts) as pool:
-                watcher.begin(todo, len(job.plan), workers)
+                watcher.begin(todo, len(mine), workers)
                 _drive(pool, stacks, options.fail_fast, summary, watcher)
         finally:
             watcher.end()
             seconds = round(time.monotonic() - start, 3)
             session |= {"ended": now(), "done": summary.done, "failed": len(summary.failed), "seconds": seconds}
-            write_manifest(folder, facts, env, [*earlier, session])
+            add_session(folder, facts, env, session)
     return summary
 
 
@@ -186,8 +203,13 @@ def _drive(pool: Pool, stacks: Sequence[Stack], fail_fast: bool, summary: Summar
                 return
 
 
-def sweep_leftovers(folder: Path) -> None:
-    """Remove half-written folders of a sitting that was killed; the lease says that nobody else is writing."""
+def sweep_leftovers(folder: Path, mine: Sequence[PlannedRun] | None = None) -> None:
+    """Remove what a sitting that was killed had half written. The lease says that nobody else is writing, or nobody
+    else these runs: of a shard (`mine` given) only the folders of its own runs are removed."""
+    ids = None if mine is None else {run.id for run in mine}
+    if ids is None:
+        remove_stale_locks(folder)
     for pattern in (".tmp-*", "*/.tmp-*"):
         for path in folder.glob(pattern):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if ids is None or path.name.removeprefix(".tmp-").rpartition("-")[0] in ids:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from normlab.config.dump import diff_studies
@@ -29,7 +30,7 @@ class Refused(ValueError):
 
 def is_empty(folder: Path) -> bool:
     """Whether nothing but a lock or leftovers of a start that was killed lies in `folder`."""
-    return all(path.name == LOCK or path.name.startswith(".tmp-") for path in folder.iterdir())
+    return all(path.name == LOCK or path.name.startswith((f"{LOCK}-", ".tmp-")) for path in folder.iterdir())
 
 
 def check_folder(
@@ -56,9 +57,15 @@ def check_folder(
         raise Refused(f"{folder} already holds results: continue them with --resume or replace them with --overwrite")
 
 
-def remaining(folder: Path, study: Study, plan: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """The runs of `plan` that `--resume` has to do: missing or failed. Refuse if the plan asks other questions;
-    ResultsError if the manifest or the record of a run cannot be read."""
+def remaining(
+    folder: Path,
+    study: Study,
+    plan: Sequence[PlannedRun],
+    mine: Sequence[PlannedRun] | None = None,
+    who: str = "--resume",
+) -> list[PlannedRun]:
+    """The runs of `plan`, or of the part `mine` of it, that `who` has to do: missing or failed. Refuse if the plan asks
+    other questions; ResultsError if the manifest or the record of a run cannot be read."""
     manifest = find_manifest(folder)
     if manifest is not None:
         read_study(folder, manifest)
@@ -69,14 +76,15 @@ def remaining(folder: Path, study: Study, plan: Sequence[PlannedRun]) -> list[Pl
             free = ("outputs", "question", "name", "plugins")
             drop = [{key: value for key, value in side.items() if key not in free} for side in (old, new)]
             lines = [f"  {line}" for line in [*diff_studies(*drop), *changed]]
-            head = f"{folder}: --resume needs the study that the folder was made with, but these keys differ:"
+            head = f"{folder}: {who} needs the study that the folder was made with, but these keys differ:"
             tail = "  (an axis or the seeds may grow, not shrink); choose another folder with -o"
             raise Refused("\n".join([head, *lines, tail]))
     done = finished_ids(folder)
-    for run in plan:
+    wanted = plan if mine is None else mine
+    for run in wanted:
         if run.id in done:  # A truncated record is told now, not after the hours that the rest takes.
             read_object(folder / "runs" / run.id / "run.json")
-    return [run for run in plan if run.id not in done]
+    return [run for run in wanted if run.id not in done]
 
 
 def _changed_plugins(old: dict[str, str], new: dict[str, str]) -> list[str]:
@@ -121,4 +129,5 @@ def _inside_runs(folder: Path) -> Iterator[Path]:
 def remove_if_empty(folder: Path) -> None:
     """Remove `folder` if it is an empty one."""
     if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+        with suppress(OSError):  # Another shard begins in it at this moment.
+            folder.rmdir()

@@ -74,7 +74,7 @@ class Board:
                 row.state = outcome
                 row.note = f"at step {onset}" if onset is not None else f"final loss {loss}"
                 row.brief = f"@{onset}" if onset is not None else f" {loss:.3g}" if loss is not None else ""
-            case Retried(ids, _):
+            case Retried(ids):
                 for run in ids:
                     row = self.rows[run]
                     row.state, row.step, row.losses = "waiting", 0, []
@@ -157,8 +157,9 @@ class Lines:
                 self.say(f"[{board.ended}/{len(board.rows)}] {row.label}: {row.state}, {row.note}")
             case Failed(run, reason):
                 self.say(failure_line(board.rows[run].label, run, reason, self.folder), always=True)
-            case Retried(ids, reason):
-                self.say(f"{reason}: trying {', '.join(board.rows[run].label for run in ids)} once more, each alone")
+            case Retried(ids, reason, alone):
+                how = ", each alone" if alone else ""
+                self.say(f"{reason}: trying {', '.join(board.rows[run].label for run in ids)} once more{how}")
             case Started(ids) if self.verbose:
                 self.say(f"started {', '.join(board.rows[run].label for run in ids)}")
             case Advanced() | Waited() if time.monotonic() - self.spoke > self._pause(event):

@@ -35,10 +35,11 @@ class Finished:
 
 @dataclass(frozen=True)
 class Retried:
-    """These runs were lost with their stack and will be tried once more, each alone."""
+    """These runs were lost with their stack and will be tried once more: each `alone`, or together."""
 
     ids: tuple[str, ...]
     reason: str
+    alone: bool = True
 
 
 @dataclass(frozen=True)

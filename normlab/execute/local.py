@@ -170,8 +170,8 @@ class Pool:
         stack, worker.stack = worker.stack, None
         assert stack
         lost = [run for run in stack.runs if run.id in worker.left]
-        if len(stack.runs) > 1 or (died and stack.attempt == 0):
-            self.queue.extend(Stack((run,), attempt=1) for run in lost)
+        if again := stack.retries(lost, died):
+            self.queue.extend(again)
             yield Retried(tuple(run.id for run in lost), reason)
             return
         for run in lost:

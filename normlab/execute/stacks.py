@@ -30,6 +30,13 @@ class Stack:
         costs = [cost_of(run.spec) for run in self.runs]
         return sum(costs) + SHARED_COST * max(costs)
 
+    def retries(self, lost: Sequence[PlannedRun], died: bool) -> list[Stack]:
+        """How the runs `lost` with this stack are tried once more: each alone, so that the guilty one is found. Nothing
+        is if it was alone and raised, which it would again, or has died (`died`) with two workers."""
+        if len(self.runs) > 1 or (died and self.attempt == 0):
+            return [Stack((run,), attempt=1) for run in lost]
+        return []
+
     def split(self, parts: int) -> list[Stack]:
         """The same runs in `parts` stacks whose sizes differ by one at most."""
         size, larger = divmod(len(self.runs), parts)

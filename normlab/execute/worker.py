@@ -115,7 +115,7 @@ def main(descriptor: int, parent: int) -> None:
     end_with(parent)
     pipe = Connection(descriptor)
     try:
-        train = _boot(setup := pipe.recv())
+        train = boot(setup := pipe.recv())
         pipe.send(Ready())
         while (specs := pipe.recv()) is not None:
             if not _serve(pipe, setup, train, specs, parent):
@@ -124,7 +124,8 @@ def main(descriptor: int, parent: int) -> None:
         pass  # The parent has gone or wants no more.
 
 
-def _boot(setup: Setup) -> Callable[..., list[RunRecord]]:
+def boot(setup: Setup) -> Callable[..., list[RunRecord]]:
+    """Import plugins and trainer, set the process up for it, and return the trainer."""
     from normlab.config.plugins import load_plugins
 
     load_plugins(setup.plugins)

@@ -29,6 +29,10 @@ Reuse = Annotated[
     typer.Option("--reuse", metavar="DIR", help="Take runs that this results folder holds, or those below it."),
 ]
 
+ShardText = Annotated[
+    str | None, typer.Option("--shard", metavar="I/N", help="Only every N-th run, from the I-th on: 1/4 to 4/4.")
+]
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -54,6 +58,18 @@ class Choices:
         words += [f"--jobs {self.jobs}"] if self.jobs else []
         words += [f"--reuse {shlex.quote(str(folder))}" for folder in self.reuse]
         return " ".join([*words, "--resume"])
+
+
+@dataclass(frozen=True)
+class StudyChoices(Choices):
+    """The options of a command that trains one study."""
+
+    shard: ShardText = None
+
+    def to_resume(self, command: str) -> str:
+        """The command that goes on where `command`, with these options, stopped."""
+        shard = f" --shard {shlex.quote(self.shard)}" if self.shard else ""
+        return super().to_resume(command) + shard
 
 
 def takes(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from normlab.cli.choices import Choices, takes
+from normlab.cli.choices import StudyChoices, takes
 from normlab.cli.options import Json, Quiet, Verbose
 from normlab.cli.training import Request, train
 
@@ -27,29 +27,29 @@ def register(app: typer.Typer) -> None:
     app.command("status")(status)
 
 
-@takes(Choices)
+@takes(StudyChoices)
 def run(
     config: Config,
     overrides: Overrides = None,
     *,
-    how: Choices,
+    how: StudyChoices,
 ) -> None:
     """Train every run of a study and write its tables and figures."""
     train(Request(["run", config, *(overrides or [])], config, overrides or [], how))
 
 
-@takes(Choices)
+@takes(StudyChoices)
 def sweep_lr(
     config: Config,
     overrides: Overrides = None,
     *,
-    how: Choices,
+    how: StudyChoices,
 ) -> None:
     """Train a study that varies the learning rate, and say up to which rate each setting trains."""
     train(Request(["sweep-lr", config, *(overrides or [])], config, overrides or [], how, needs_axis="optim.lr"))
 
 
-@takes(Choices)
+@takes(StudyChoices)
 def collapse(
     overrides: Overrides = None,
     layers: Annotated[str | None, typer.Option("--layers", metavar="N", help="Depths: 20 or 6,12.")] = None,
@@ -57,7 +57,7 @@ def collapse(
     lr: Annotated[str | None, typer.Option("--lr", metavar="LR", help="Learning rates: 1e-3 or 1e-3,3e-3.")] = None,
     steps: Annotated[str | None, typer.Option("--steps", metavar="STEPS", help="Training steps.")] = None,
     *,
-    how: Choices,
+    how: StudyChoices,
 ) -> None:
     """Train a deep net without norm, with LayerNorm and with RMSNorm: does it collapse without?"""
     options = {"--layers": layers, "--norms": norms, "--lr": lr, "--steps": steps}

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from normlab.cli.answer import write_and_answer
-from normlab.cli.choices import Choices
+from normlab.cli.choices import Choices, StudyChoices
+from normlab.cli.sharded import answer_shard
 
 if TYPE_CHECKING:
     from normlab.config.plan import PlannedRun
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from normlab.execute.devices import Device
     from normlab.execute.display import Lines
     from normlab.execute.live import LiveTable
+    from normlab.execute.shards import Shard
     from normlab.execute.signals import Interrupts
-    from normlab.execute.sweep import Summary
+    from normlab.execute.sweep import Options, Summary
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Request:
     command: list[str]
     config: str
     overrides: list[str]
-    how: Choices
+    how: StudyChoices
     needs_axis: str | None = None
     typed: Mapping[str, str] = field(default_factory=dict)
     shorthand: bool = False
@@ -114,6 +116,7 @@ def _train(request: Request, interrupts: Interrupts) -> int:
     from normlab.config.plan import expand
     from normlab.execute.devices import resolve_device
     from normlab.execute.outstanding import find_sources
+    from normlab.execute.shards import parse_shard
     from normlab.execute.sweep import Job, Options, run_study
 
     study = request.study()
@@ -122,15 +125,15 @@ def _train(request: Request, interrupts: Interrupts) -> int:
     how = request.how
     derived = _derived(folder) if how.overwrite else []
     with faults_told(folder, request.to_resume()):
-        reuse = find_sources(how.reuse)
-        options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, reuse)
+        reuse, shard = find_sources(how.reuse), parse_shard(how.shard)
+        options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, reuse, shard=shard)
         _check_axis(request, study)
         device = resolve_device(request.how.device)
         if request.how.dry_run:
-            return _dry_run(request, study, plan, device, reuse)
+            return _dry_run(request, study, plan, device, options)
         watcher = make_watcher(how, folder)
         summary = run_study(Job(study, plan, options, device, request.canonical()), interrupts, watcher)
-        return _answer(request, folder, summary)
+        return _answer(request, folder, summary, shard)
 
 
 @contextmanager
@@ -187,34 +190,37 @@ def make_watcher(how: Choices, folder: Path) -> Lines | LiveTable:
     return LiveTable(folder, Console(stderr=True))
 
 
-def _answer(request: Request, folder: Path, summary: Summary) -> int:
+def _answer(request: Request, folder: Path, summary: Summary, shard: Shard | None) -> int:
     from normlab.execute.display import counted
 
-    if not request.how.quiet and not summary.todo and not summary.reused:
+    if not request.how.quiet and not summary.todo and not summary.reused and summary.planned:
         already = "the run is" if summary.planned == 1 else f"all {summary.planned} runs are"
         print(f"{already} already in {folder}", file=sys.stderr)
-    code = write_and_answer(folder, request.how.json)
+    json = request.how.json
+    code = answer_shard(folder, shard, json) if shard else write_and_answer(folder, json)
     if summary.failed:
         again = f"try {'it' if len(summary.failed) == 1 else 'them'} again with:\n  {request.to_resume()}"
         print(f"{counted(len(summary.failed), 'run')} failed; {again}", file=sys.stderr)
     return 1 if summary.failed else code
 
 
-def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device: Device, reuse: Sequence[Path]) -> int:
+def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device: Device, options: Options) -> int:
     from normlab.config.plugins import load_plugins
     from normlab.execute.display import counted, duration
     from normlab.execute.estimate import estimate
-    from normlab.execute.sweep import cut
+    from normlab.execute.shards import runs_of
+    from normlab.execute.sweep import check_options, cut
     from normlab.execute.target import check_folder, remaining
     from normlab.store import finished_ids
 
-    how = request.how
-    folder = how.output or Path("results") / study.name
+    how, folder = request.how, options.output
+    check_options(options)
     # Nothing is written, so results in the folder are no reason to refuse.
     check_folder(folder, how.resume, how.overwrite or not how.resume)
-    todo = remaining(folder, study, plan) if how.resume else list(plan)
-    already = len({run.id for run in plan} & finished_ids(folder))
-    todo = _not_reusable(reuse, study, todo, device)
+    mine = runs_of(options.shard, plan)
+    todo = remaining(folder, study, plan, mine) if how.resume else mine
+    already = len({run.id for run in mine} & finished_ids(folder))
+    todo = _not_reusable(options.reuse, study, todo, device)
     load_plugins(study.plugins)
     stacks, workers = cut(todo, how.jobs, device.name)
     seconds = estimate(stacks, workers, study.thresholds, device.name) if todo else 0.0
@@ -226,7 +232,7 @@ def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device:
     for run in todo:
         print(f"{run.id}  {run.label}")
     if already:
-        print(f"{already} of {counted(len(plan), 'run')} already in {folder}")
+        print(f"{already} of {counted(len(mine), 'run')} already in {folder}")
     size = f"{counted(len(todo), 'run')} in {counted(len(stacks), 'stack')} on {counted(workers, 'worker')}"
     print(f"{size}, about {duration(seconds)}; nothing written")
     return 0

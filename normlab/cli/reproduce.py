@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from normlab.cli.training import faults_told, make_watcher, stoppable
 
 if TYPE_CHECKING:
     from normlab.execute.devices import Device
+    from normlab.execute.outstanding import Preview
     from normlab.execute.parts import Plan
     from normlab.execute.reproduce import Tally
     from normlab.execute.signals import Interrupts
@@ -59,7 +61,7 @@ def _reproduce(quick: bool, how: Choices, interrupts: Interrupts, again: str) ->
     derived = _derived(folder, plan) if how.overwrite else []
     options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, how.reuse)
     if how.dry_run:
-        return _dry_run(plan, options, device, how.json)
+        return _dry_run(plan, options, device, how)
     watcher = Overall(make_watcher(how, folder))
     tally = sitting.reproduce(plan, options, device, interrupts, watcher, timed=not how.quiet)
     code = _write_up(folder, plan, tally, how)
@@ -76,27 +78,37 @@ def _derived(folder: Path, plan: Plan) -> list[Path]:
     return [path for part in plan.training for path in output_files(folder / "studies" / part.name)]
 
 
-def _dry_run(plan: Plan, options: Options, device: Device, json: bool) -> int:
-    from normlab.execute.display import counted, duration
+def _dry_run(plan: Plan, options: Options, device: Device, how: Choices) -> int:
     from normlab.execute.outstanding import preview
     from normlab.execute.overall import time_text
 
     found = preview(plan, options, device)
-    if json:
-        print(jsonlib.dumps(found.facts() | {"output": str(options.output)}, indent=1))
+    if how.json:
+        facts = found.facts(found.seconds(options.jobs, device))
+        print(jsonlib.dumps(facts | {"output": str(options.output)}, indent=1))
         return 0
+    for line in _plan_lines(plan, found):
+        print(line, flush=True)
+    if found.fresh and not how.quiet:
+        print("training a few steps to estimate the time", file=sys.stderr, flush=True)
+    print(f"{time_text(found.seconds(options.jobs, device), found.stated)}; nothing written")
+    return 0
+
+
+def _plan_lines(plan: Plan, found: Preview) -> Iterator[str]:
+    """What would be done, part by part, and how much that is in all."""
+    from normlab.execute.display import counted, duration
+
     for one in found.todo:
         name = f"{one.part.kind:9} {one.part.name:10}"
         if one.part.kind == "measure":
-            print(f"{name} about {duration(found.measures[one.part.name])}")
+            yield f"{name} about {duration(found.measures[one.part.name])}"
         else:
-            print(f"{name} {counted(len(one.missing), 'run')}, {len(one.fresh)} to train")
+            yield f"{name} {counted(len(one.missing), 'run')}, {len(one.fresh)} to train"
     for sentence in plan.shortened:
-        print(f"shortened: {sentence}")
+        yield f"shortened: {sentence}"
     size = f"{counted(found.planned, 'distinct run')}, {found.fresh} to train on {counted(found.workers, 'worker')}"
-    text = time_text(found.seconds, found.stated)
-    print(f"{size}; {counted(len(found.measures), 'measure')}; {text}; nothing written")
-    return 0
+    yield f"{size}; {counted(len(found.measures), 'measure')}"
 
 
 def _write_up(folder: Path, plan: Plan, tally: Tally, how: Choices) -> int:

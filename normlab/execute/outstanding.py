@@ -63,29 +63,32 @@ def outstanding(plan: Plan, folder: Path | None, sources: Sequence[Path], env: M
 
 @dataclass(frozen=True)
 class Preview:
-    """What a sitting would do: parts, distinct runs planned, runs to train, workers, seconds (in all; by measure), and
-    the measures whose seconds are only stated."""
+    """What a sitting would do: parts, distinct runs planned, runs to train, workers, seconds by measure, and the
+    measures whose seconds are only stated."""
 
     todo: tuple[Todo, ...]
     planned: int
     fresh: int
     workers: int
-    seconds: float
     measures: Mapping[str, float]
     stated: tuple[str, ...]
 
-    def facts(self) -> dict[str, Any]:
-        """As plain values."""
+    def seconds(self, jobs: int | None, device: Device) -> float:
+        """Seconds that all of it will take; trains a few steps to tell, which takes some seconds itself."""
+        return training_seconds(self.todo, jobs, device) + sum(self.measures.values())
+
+    def facts(self, seconds: float) -> dict[str, Any]:
+        """As plain values, with the `seconds` that it will take."""
         parts = [
             {"name": one.part.name, "kind": one.part.kind, "runs": len(one.missing), "to_train": len(one.fresh)}
             for one in self.todo
         ]
         facts = {"studies": parts, "distinct_runs": self.planned, "to_train": self.fresh, "workers": self.workers}
-        return facts | {"seconds": round(self.seconds, 1), "stated_seconds": list(self.stated)}
+        return facts | {"seconds": round(seconds, 1), "stated_seconds": list(self.stated)}
 
 
 def preview(plan: Plan, options: Options, device: Device) -> Preview:
-    """What `reproduce` would do with the same arguments; reads, trains a few steps to tell the time, writes nothing."""
+    """What `reproduce` would do with the same arguments; reads, trains nothing, writes nothing."""
     folder = options.output
     # Nothing is written, so results in the folder are no reason to refuse.
     check_target(folder, options.resume, options.overwrite or not options.resume)
@@ -102,7 +105,6 @@ def preview(plan: Plan, options: Options, device: Device) -> Preview:
         planned=len(distinct(plan)),
         fresh=len(fresh),
         workers=cut(fresh, options.jobs, device.name)[1],
-        seconds=training_seconds(todo, options.jobs, device) + sum(measures.values()),
         measures=measures,
         stated=tuple(name for name in measures if name not in past),
     )

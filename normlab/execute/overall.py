@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -44,6 +45,7 @@ class Overall:
         for row in runs:
             row.cost *= training / whole
         board.add({})
+        board.started = time.monotonic()  # The estimate took time that no run will take.
         sizes = [(len(runs), "run"), (len(board.rows) - len(runs), "measure")]
         what = " and ".join(counted(number, noun) for number, noun in sizes if number)
         self.display.note(f"{what}: {time_text(board.total, stated)}")

@@ -102,15 +102,14 @@ class _Sitting:
     tally: Tally
 
     def open(self, todo: Sequence[Todo], past: Mapping[str, float], timed: bool) -> None:
-        """Estimate the time, and begin to show the progress."""
+        """Begin to show the progress, then estimate the time: that trains a few steps, and nobody should wait for
+        it before a word is said."""
         measures = expected_seconds(todo, past)
         fresh = {one.part.name: one.fresh for one in todo if one.fresh}
-        count = sum(map(len, fresh.values()))
         _, workers = cut([run for group in fresh.values() for run in group], self.options.jobs, self.device.name)
-        training = training_seconds(todo, self.options.jobs, self.device) if timed else None
-        kept = len(distinct(self.plan)) - count
-        self.watcher.start(fresh, measures, count + kept, workers)
-        if training is not None:
+        self.watcher.start(fresh, measures, len(distinct(self.plan)), workers)
+        if timed:
+            training = training_seconds(todo, self.options.jobs, self.device)
             self.watcher.promise(training, [name for name in measures if name not in past])
 
     def run(self, todo: Sequence[Todo], env: Mapping[str, Any], old: Mapping[str, Any]) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+import reproduced
 import synthetic
+from six_runs import make_six_runs
+
+from normlab.analysis.evidence import Evidence
+from normlab.analysis.verdicts import Judged, judge_all
 
 ENDINGS = {
     ("6", "1e-4"): ["trained", "trained", "trained"],
@@ -31,3 +37,31 @@ def every_ending(tmp_path: Path) -> Path:
     )
     ends = lambda run: ENDINGS[run.cell["model.depth"], run.cell["optim.lr"]][run.spec.seed]  # noqa: E731
     return synthetic.make_results(tmp_path / "toy", of, ends)
+
+
+@pytest.fixture(scope="session")
+def article(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A reproduction with all that feeds the article's tables; only to be read."""
+    return reproduced.make_reproduction(tmp_path_factory.mktemp("results") / "article")
+
+
+@pytest.fixture(scope="session")
+def evidence(article: Path) -> Evidence:
+    return Evidence.open(article)
+
+
+@pytest.fixture(scope="session")
+def judged(evidence: Evidence) -> list[Judged]:
+    return judge_all(evidence)
+
+
+@pytest.fixture(scope="session")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of six runs, one for each way to end, with tables and hashes; only to be read."""
+    return make_six_runs(tmp_path_factory.mktemp("verify") / "toy")
+
+
+@pytest.fixture
+def results(untouched: Path, tmp_path: Path) -> Path:
+    """A copy of the six runs, to be damaged."""
+    return Path(shutil.copytree(untouched, tmp_path / "toy"))

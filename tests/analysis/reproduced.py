@@ -8,6 +8,9 @@ from typing import Any
 
 import synthetic
 
+from normlab.analysis.article_tables import ArticleTable, Cell, article_tables
+from normlab.analysis.evidence import Evidence
+from normlab.analysis.verdicts import Judged
 from normlab.config.plan import PlannedRun
 from normlab.config.schema import Axis, Point
 from normlab.measures import Measure, write_measure
@@ -97,3 +100,14 @@ def make_reproduction(root: Path, *, quick: bool = False, training: tuple[str, .
     }
     write_file(root / "manifest.json", strict_json(manifest))
     return root
+
+
+def article_table(evidence: Evidence, judged: list[Judged], name: str, lang: str = "en") -> ArticleTable:
+    """The article's table `name` with its cells filled."""
+    return next(table for table in article_tables(evidence, judged, lang) if table.layout.id == name)
+
+
+def article_cell(of: ArticleTable, row: str, column: str) -> Cell:
+    """A cell by the keys of its row and column."""
+    rows, columns = [r.key for r in of.layout.rows], [c.key for c in of.layout.columns]
+    return of.cells[rows.index(row)][columns.index(column)]

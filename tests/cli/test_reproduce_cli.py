@@ -77,13 +77,20 @@ def test_a_report_that_cannot_be_written_is_one_line(results: Path) -> None:
 def test_a_dry_run_counts_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(estimate, "calibrate", lambda *_: {1.0: 1e-12})
+    told = []
+
+    def calibrate(*_: object) -> dict[float, float]:
+        told.append(capsys.readouterr().out)
+        return {1.0: 1e-12}
+
+    monkeypatch.setattr(estimate, "calibrate", calibrate)
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "--dry-run", "--jobs", "2"]) == 0
-    out = capsys.readouterr().out
-    assert "training  postln     30 runs, 30 to train\n" in out and "shortened" not in out
     ids = {run.id for part in make_plan().training for run in part.plan}
-    assert f"\n{len(ids)} distinct runs, {len(ids)} to train on 2 workers; 5 measures; about " in out
+    assert "training  postln     30 runs, 30 to train\n" in told[0] and "shortened" not in told[0]
+    assert told[0].endswith(f"\n{len(ids)} distinct runs, {len(ids)} to train on 2 workers; 5 measures\n")
+    rest = capsys.readouterr().out
+    assert rest.startswith("about ") and rest.endswith("; nothing written\n") and rest.count("\n") == 1
     assert main(["reproduce", "--quick", "--dry-run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["output"] == "results/reproduction" and found["to_train"] == found["distinct_runs"] == len(ids) // 3

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -12,24 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
+from tiny_study import STUDY
 
-import normlab
-from normlab.cli import app, main
+from normlab.cli import main
 from normlab.config.names import KNOWN
-from normlab.execute import estimate
 from normlab.execute.status import read_status
 from normlab.store import finished_ids
 
-STUDY = """
-question: Does the command line work?
-base:
-  task: {vocab: 8, length: 4, val_size: 8}
-  model: {depth: 1, width: 8, hidden: 8}
-  train: {batch: 4, steps: 6, eval_every: 2}
-axes:
-  model.norm: [layernorm, none]
-"""
 # A norm of the user's own that crashes: a plugin, as the config allows it.
 BROKEN = """
 from normlab.model.norms import NORMS, Norm
@@ -44,20 +31,6 @@ NORMS["broken"] = Broken
 """
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("cli") / "tiny.yaml"
-    path.write_text(STUDY)
-    return path
-
-
-@pytest.fixture(scope="module")
-def results(study: Path) -> Path:
-    folder = study.parent / "results"
-    assert main(["run", str(study), "-o", str(folder), "--jobs", "1", "-q"]) == 0
-    return folder
-
-
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A plugin that registers the norm `broken`; what it registers in this process is forgotten again."""
@@ -70,11 +43,6 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     NORMS.pop("broken", None)
     for name in [name for name in sys.modules if name.startswith("normlab_plugin_broken")]:
         del sys.modules[name]
-
-
-@pytest.fixture
-def no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "estimate", lambda *_: 100.0)
 
 
 def test_run_writes_manifest_tables_figures_and_the_canonical_command(results: Path, study: Path) -> None:
@@ -194,26 +162,6 @@ def test_a_file_size_limit_is_told_in_one_line_and_leaves_earlier_runs(study: Pa
     assert not (folder / "runs").exists() or not list((folder / "runs").iterdir())
 
 
-def test_sweep_lr_wants_the_rate_as_an_axis_and_its_advice_works(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_calibration: None
-) -> None:
-    command = ["sweep-lr", str(study), "-o", str(tmp_path / "r"), "--dry-run"]
-    assert main(command) == 2
-    err = capsys.readouterr().err
-    advice = re.search(r"add (optim\.lr=\S+) to", err)
-    assert advice and len(err.splitlines()) == 1
-    assert main([*command, advice[1]]) == 0
-    assert "4 runs" in capsys.readouterr().out
-
-
-def test_sweep_lr_does_not_take_variants_that_set_the_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    variants = "{slow: {optim.lr: 1e-4}, fast: {optim.lr: 1e-3}}"
-    (tmp_path / "v.yaml").write_text(STUDY.replace("model.norm: [layernorm, none]", f"recipe: {variants}"))
-    assert main(["sweep-lr", str(tmp_path / "v.yaml"), "-o", str(tmp_path / "r"), "--dry-run"]) == 2
-    err = capsys.readouterr().err
-    assert "the variants of 'recipe' set it" in err and "add optim.lr=1e-4,1e-3" in err
-
-
 def test_dry_run_writes_nothing_and_calibrates_on_real_steps(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,27 +170,6 @@ def test_dry_run_writes_nothing_and_calibrates_on_real_steps(
     found = json.loads(capsys.readouterr().out)
     assert len(found["runs"]) == 6 and found["stacks"] >= 2 and found["seconds"] > 0
     assert list(tmp_path.iterdir()) == []
-
-
-def test_collapse_turns_its_options_into_overrides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_calibration: None
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("collapse").write_text("question: not this one\n")
-    words = "collapse --layers 6,12 --norms none,rmsnorm --lr 3e-3 --steps 50 --seeds 0,1 --dry-run --json".split()
-    assert main(words) == 0
-    labels = [run["label"] for run in json.loads(capsys.readouterr().out)["runs"]]
-    assert len(labels) == 8 and len(set(labels)) == 8
-    assert all(any(part in label for label in labels) for part in ("depth=12", "norm=rmsnorm", "seed=1"))
-    assert list(tmp_path.iterdir()) == [tmp_path / "collapse"]
-
-
-def test_a_wrong_option_of_collapse_is_named_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["collapse", "--layers", "x", "--norms", "layernrm", "train.stps=1", "--dry-run"]) == 2
-    starts = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
-    assert sorted(starts) == ["option '--layers x'", "option '--norms layernrm'", "override 'train.stps=1'"]
-    assert main(["collapse", "--lr", "1e-3", "optim.lr=1e-2", "--dry-run"]) == 2
-    assert "set by '--lr 1e-3' already" in capsys.readouterr().err
 
 
 def test_a_run_without_standard_streams_works(study: Path, tmp_path: Path) -> None:
@@ -262,70 +189,6 @@ def test_the_default_folder_is_named_after_the_study(
     monkeypatch.chdir(tmp_path)
     assert main(["run", str(study), "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["output"] == "results/tiny"
-
-
-def messages() -> str:
-    """Every text of the commands and of what they call first: what they may ever tell the user."""
-    root = Path(normlab.__file__).parent
-    files = [file for layer in ("execute", "cli", "config") for file in root.glob(f"{layer}/*.py")]
-    texts = [
-        node.value
-        for file in files
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    return "\n".join(texts)
-
-
-RUN_WITH = {"--resume": ["--resume"], "--overwrite": ["--overwrite"], "-o": ["-o", "RESULTS", "--resume"]}
-RUN_WITH |= {"--device": ["--device", "cpu"], "--seeds": ["--seeds", "0"], "--jobs": ["--jobs", "2"]}
-RUN_WITH |= {name: [name] for name in ("--json", "--quiet", "--verbose", "--fail-fast", "--dry-run", "-q", "-v")}
-RUN_WITH |= {"--output": ["--output", "RESULTS", "--resume"], "--reuse": ["--reuse", "RESULTS"]}
-OF_COLLAPSE = {"--layers": "2", "--norms": "none", "--lr": "1e-3", "--steps": "5"}
-OF_PYTHON = {"-c", "-m"}
-OF_ROOT = ("-h", "--help", "--version")
-COMMANDS = [["status", "RESULTS"], ["verify", "RESULTS"], ["compare", "RESULTS", "RESULTS"]]
-COMMANDS += [["tables", "RESULTS"], ["env"], ["list", "configs"], ["config", "schema"]]
-COMMANDS += [["config", "check", "smoke"], ["config", "show", "smoke"]]
-OF_GIT = {"--short", "--porcelain", "--untracked-files", "--"}
-
-
-def of_others() -> set[str]:
-    """The flags of the commands that do not train a study."""
-    commands = typer.main.get_command(app).commands
-    others = [command for name, command in commands.items() if name not in ("run", "sweep-lr", "collapse")]
-    return {
-        flag
-        for command in others
-        for parameter in command.params
-        for flag in (*parameter.opts, *parameter.secondary_opts)
-    }
-
-
-def test_every_flag_that_a_message_names_runs(
-    study: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_calibration: None
-) -> None:
-    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", messages())) - OF_GIT - OF_PYTHON
-    unknown = named - RUN_WITH.keys() - OF_COLLAPSE.keys() - set(OF_ROOT) - of_others()
-    assert not unknown
-    for flag, words in RUN_WITH.items():
-        words = [str(results) if word == "RESULTS" else word for word in words]
-        target = [] if flag in ("-o", "--output") else ["-o", str(results if flag.startswith("--res") else tmp_path)]
-        assert main(["run", str(study), *words, *target, "--dry-run"]) == 0, flag
-    for flag, value in OF_COLLAPSE.items():
-        assert main(["collapse", flag, value, "--dry-run", "-o", str(tmp_path)]) == 0, flag
-    for flag in OF_ROOT:
-        assert main([flag]) == 0, flag
-    capsys.readouterr()
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_takes_the_flags_that_any_message_may_name(
-    results: Path, capsys: pytest.CaptureFixture[str], command: list[str]
-) -> None:
-    words = [str(results) if word == "RESULTS" else word for word in command]
-    assert main([*words, "-v", "-q", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:99"])

@@ -1,62 +1,21 @@
-"""A whole reproduction: shared runs trained once, resumed exactly, refused where it must be, killed without loss."""
+"""A whole reproduction: shared runs trained once, resumed exactly, refused where it must be."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tiny_plan import tiny_plan
+from tiny_plan import CPU, Run, everything, manifest, tiny_plan
 
-from normlab.config.load import load_study, shipped_configs
-from normlab.config.plan import expand
 from normlab.execute import estimate, parts
-from normlab.execute.devices import Device
-from normlab.execute.display import Lines
 from normlab.execute.outstanding import find_sources, preview
-from normlab.execute.overall import Overall
-from normlab.execute.parts import Plan, make_plan
-from normlab.execute.reproduce import Tally, reproduce
-from normlab.execute.signals import catching
+from normlab.execute.parts import Plan
 from normlab.execute.sweep import Options
 from normlab.execute.target import Refused
 from normlab.measures import read_measure
 from normlab.store import finished_ids
-
-HERE = Path(__file__).parent
-CPU = Device("cpu", "a cpu")
-PATIENCE = 300.0
-Run = Callable[..., Tally]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Reproduce the tiny plan with one of the trainers of `fakes.py`."""
-    monkeypatch.syspath_prepend(str(HERE))
-    monkeypatch.setattr(estimate, "calibrate", lambda *_: {1.0: 1e-9})
-
-    def go(folder: Path, plan: Plan | None = None, trainer: str = "here_and_now", **options: Any) -> Tally:
-        chosen = Options(folder, jobs=1, trainer=f"fakes:{trainer}", **options)
-        with catching() as interrupts:
-            return reproduce(plan or tiny_plan(), chosen, CPU, interrupts, Overall(Lines(folder)))
-
-    return go
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "manifest.json").read_text())
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def test_runs_that_two_studies_share_are_trained_once(
@@ -78,6 +37,18 @@ def test_runs_that_two_studies_share_are_trained_once(
     assert [line.partition("]")[0] for line in ended] == [f"[{n}/8" for n in range(1, 9)]
     assert ended[0].startswith("[1/8] before: measured") and "[2/8] one lr=" in ended[1]
     assert "two (3 of 4): 2 to train, 4 runs taken from other results" in lines
+
+
+def test_the_plan_is_told_before_the_time_is_estimated(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def calibrate(*_: object) -> dict[float, float]:
+        assert capsys.readouterr().err == f"6 runs on 1 worker -> {tmp_path / 'r'}\n"
+        return {1.0: 1e-9}
+
+    monkeypatch.setattr(estimate, "calibrate", calibrate)
+    run(tmp_path / "r")
+    assert capsys.readouterr().err.startswith("6 runs and 2 measures: about ")
 
 
 def test_the_manifest_names_the_parts_and_hashes_their_records(tmp_path: Path, run: Run) -> None:
@@ -242,103 +213,5 @@ def test_a_preview_counts_what_would_be_done_and_writes_nothing(tmp_path: Path, 
     # What was measured here tells the time better than what is stated.
     assert (whole.fresh, whole.measures["after"], whole.stated) == (6, 0.5, ("before",))
     assert everything(folder) == before
-    assert json.loads(json.dumps(rest.facts()))["to_train"] == 0
-
-
-def wait_until(true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def children(parent: int) -> str:
-    """Ids of the processes that `parent` has started."""
-    return Path(f"/proc/{parent}/task/{parent}/children").read_text()
-
-
-def command(trainer: str, mode: str, folder: Path, *options: str) -> list[str]:
-    program = [sys.executable, str(HERE / "tiny_plan.py"), trainer, mode]
-    return [*program, "reproduce", "-o", str(folder), "--jobs", "1", *options]
-
-
-def start(*words: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(command(*words), start_new_session=True, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_a_stop_while_it_measures_leaves_no_child_and_is_resumed(tmp_path: Path, signum: int, code: int) -> None:
-    folder = tmp_path / "r"
-    process = start("here_and_now", "hangs", folder)
-    note = folder / "studies" / "before" / ".tmp-pid"
-    wait_until(lambda: note.exists() and note.read_text())
-    child = int(note.read_text())
-    other = subprocess.run(command("here_and_now", "fine", folder, "--resume"), capture_output=True, text=True)
-    assert other.returncode == 2 and f"process {process.pid}" in other.stderr
-    os.kill(process.pid, signum)
-    _, stderr = process.communicate(timeout=PATIENCE)
-    assert process.returncode == code
-    wait_until(lambda: not alive(child))
-    if code > 0:
-        assert f"normlab reproduce -o {folder} --jobs 1 --resume" in stderr and "Traceback" not in stderr
-        assert not (folder / "failed").exists() and len(manifest(folder)["sessions"]) == 1
-    done = subprocess.run(command("here_and_now", "fine", folder, "--resume"), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert len(finished_ids(folder / "studies" / "two")) == 6 and not list(folder.rglob(".*"))
-
-
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_stop_while_it_trains_keeps_what_is_done(tmp_path: Path, signum: int, code: int) -> None:
-    folder = tmp_path / "r"
-    process = start("never_ends", "fine", folder)
-    wait_until(lambda: (folder / "studies" / "one" / "manifest.json").exists())
-    wait_until(lambda: children(process.pid))
-    os.killpg(process.pid, signum)
-    process.communicate(timeout=PATIENCE)
-    assert process.returncode == code
-    kept = (folder / "studies" / "before" / "measure.json").read_bytes()
-    done = subprocess.run(command("here_and_now", "fails", folder, "--resume"), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr  # The measure that would fail is not tried again.
-    assert (folder / "studies" / "before" / "measure.json").read_bytes() == kept
-    assert len(finished_ids(folder / "studies" / "two")) == 6
-
-
-@pytest.mark.parametrize("quick", [False, True])
-def test_the_plan_of_the_article_is_whole(quick: bool) -> None:
-    plan = make_plan(quick)
-    assert [part.name for part in plan.parts] == [*parts.BEFORE, *parts.TRAINING, *parts.AFTER]
-    assert plan.parts[-1].name == "speed" and plan.seeds == ((0,) if quick else (0, 1, 2))
-    assert bool(plan.shortened) == quick
-    assert make_plan(quick, "0-3").seeds == (0, 1, 2, 3)
-
-
-@pytest.mark.parametrize("path", shipped_configs(), ids=lambda path: path.stem)
-def test_every_shipped_study_can_be_shortened(path: Path) -> None:
-    full = load_study(path)
-    short = parts.shorten(full)
-    runs, whole = expand(short), expand(full)
-    assert len(runs) == len(whole)
-    for one, other in zip(runs, whole, strict=True):
-        assert (one.cell, one.spec.model) == (other.cell, other.spec.model)
-        assert one.spec.train.steps == other.spec.train.steps // parts.PART
-        assert one.spec.optim.warmup == other.spec.optim.warmup // parts.PART < one.spec.train.steps
-    train = short.base.train
-    assert all(step % train.eval_every == 0 and step <= train.steps for step in short.outputs.steps)
-    assert len(short.outputs.steps) > 2
-
-
-def test_the_commands_of_a_quick_plan_ask_the_same_questions() -> None:
-    shipped = {path.stem: path for path in shipped_configs()}
-    exact = [part for part in make_plan(True, "0,2").training if part.command.startswith("normlab run ")]
-    assert {part.name for part in exact} == set(parts.TRAINING) - {"warmup"}
-    for part in exact:
-        words = part.command.split()
-        seeds = words[words.index("--seeds") + 1]
-        assert load_study(shipped[part.name], words[3:-2], seeds) == part.study
+    facts = json.loads(json.dumps(rest.facts(rest.seconds(1, CPU))))
+    assert (facts["to_train"], facts["seconds"]) == (0, 1.0)

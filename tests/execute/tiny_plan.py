@@ -8,14 +8,23 @@ from __future__ import annotations
 import json
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tiny import axis, tiny_study
 
 from normlab.execute import estimate, parts
+from normlab.execute.devices import Device
 from normlab.execute.parts import Measuring, Plan, Training
 from normlab.execute.sweep import Options
 
+if TYPE_CHECKING:
+    from normlab.execute.reproduce import Tally
+
+CPU = Device("cpu", "a cpu")
+HERE = Path(__file__).parent
+Run = Callable[..., "Tally"]
 FAKE = Path(__file__).with_name("fake_measure.py")
 # The rates 1e-3 and 1e-2 of the first are the first two of the second.
 ONE = tiny_study((0, 1), name="one")
@@ -42,6 +51,14 @@ def fake_article() -> types.ModuleType:
 
     module.write_article = write_article  # type: ignore[attr-defined]
     return module
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def main() -> int:

@@ -33,6 +33,7 @@ class Report:
     findings  what is not as it should be
     notes     what could not be checked, and why
     checked   how many runs, hashes, tables, verdicts were checked
+    labels    of the planned runs, by their folders
     """
 
     root: Path
@@ -40,6 +41,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     checked: Counter[str] = field(default_factory=Counter)
+    labels: dict[str, str] = field(default_factory=dict)
 
     def add(self, file: str, where: str, expected: object, found: object) -> None:
         """Note a finding; values are shown as JSON would show them."""
@@ -50,6 +52,7 @@ class Report:
         self.findings += [Finding(f"{folder}/{f.file}", f.where, f.expected, f.found) for f in inner.findings]
         self.notes += [f"{folder}: {note}" for note in inner.notes]
         self.checked += inner.checked
+        self.labels |= {f"{folder}/{run}": label for run, label in inner.labels.items()}
 
     def summary(self) -> list[str]:
         """What was checked and what could not be, for a person."""

@@ -49,6 +49,7 @@ def check_runs(report: Report, manifest: Mapping[str, Any], study: Study) -> Non
             return
         _check_plan(report, manifest, study, plan)
         planned = {run.id: run for run in plan}
+        report.labels |= {f"runs/{run.id}": run.label for run in plan}
         seen, kept = _Seen(), kept_step(manifest.get("curves"))
         done, failed = store.finished_ids(report.root), store.failed_ids(report.root)
         for run in plan:

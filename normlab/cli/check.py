@@ -21,20 +21,26 @@ def register(app: typer.Typer) -> None:
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Results: a study, a measure or a reproduction.")],
     json: Json = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the findings only.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print what was found only.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check that tables, verdicts and records still follow from the runs; exit 3 with a line a difference."""
+    """Check that tables, verdicts and records still follow from the runs; exit 3 if something does not.
+
+    What has one cause is told together, cut after a few differences; -v prints a line for every one, --json all of it.
+    """
     from normlab.analysis.terminal import say
     from normlab.analysis.verify import verify as check
+    from normlab.analysis.verify_groups import grouped
     from normlab.store import strict_json
 
     report = check(folder)
+    groups = grouped(report.findings, report.labels)
     if json:
-        say(strict_json(report.to_json()), end="")
+        causes = [{"cause": group.cause, "differences": len(group.findings)} for group in groups if group.cause]
+        say(strict_json({**report.to_json(), "causes": causes}), end="")
     else:
-        for finding in report.findings:
-            say(finding.line())
+        for line in (f.line() for f in report.findings) if verbose else (line for g in groups for line in g.lines()):
+            say(line)
         for line in [] if quiet else report.summary():
             say(line)
     if report.findings:

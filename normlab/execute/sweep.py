@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +14,8 @@ from typing import Any, Protocol
 from normlab.config.dump import study_yaml
 from normlab.config.plan import PlannedRun
 from normlab.config.schema import Study
+from normlab.execute.cluster import Cluster
+from normlab.execute.dask_pool import DaskPool
 from normlab.execute.devices import Device
 from normlab.execute.display import counted
 from normlab.execute.events import Event, Failed, Finished
@@ -36,7 +39,8 @@ COMPARED = ("commit", "dirty", "device", "threads", "torch", "normlab")
 @dataclass(frozen=True)
 class Options:
     """How to run, none of which changes a result. `jobs` None: a worker a core. `derived` are the tables and figures
-    that `overwrite` deletes with the runs. `shard` None: all runs of the plan."""
+    that `overwrite` deletes with the runs. `shard` None: all runs of the plan. `executor` is local, or dask, which runs
+    on `cluster`."""
 
     output: Path
     resume: bool = False
@@ -47,6 +51,8 @@ class Options:
     reuse: Sequence[Path] = ()
     trainer: str = TRAINER
     shard: Shard | None = None
+    executor: str = "local"
+    cluster: Cluster = Cluster()
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,12 @@ class Summary:
     reused: int = 0
     done: int = 0
     failed: list[Failed] = field(default_factory=list)
+
+
+class Executor(Protocol):
+    """What runs stacks, inside a `with` block."""
+
+    def events(self, stacks: Iterable[Stack]) -> Iterator[Event]: ...
 
 
 def worker_count(jobs: int | None, device: str, runs: int) -> int:
@@ -181,7 +193,7 @@ def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
         return summary
     with interrupts.deferring():
         try:
-            with Pool(job.setup(env), workers, interrupts) as pool:
+            with _open_pool(job, env, workers, interrupts, watcher) as pool:
                 watcher.begin(todo, len(mine), workers)
                 _drive(pool, stacks, options.fail_fast, summary, watcher)
         finally:
@@ -192,7 +204,15 @@ def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
     return summary
 
 
-def _drive(pool: Pool, stacks: Sequence[Stack], fail_fast: bool, summary: Summary, watcher: Watcher) -> None:
+def _open_pool(
+    job: Job, env: Mapping[str, Any], workers: int, interrupts: Interrupts, watcher: Watcher
+) -> AbstractContextManager[Executor]:
+    if job.options.executor == "dask":
+        return DaskPool(job.setup(env), workers, interrupts, job.options.cluster, watcher.warn)
+    return Pool(job.setup(env), workers, interrupts)
+
+
+def _drive(pool: Executor, stacks: Sequence[Stack], fail_fast: bool, summary: Summary, watcher: Watcher) -> None:
     for event in pool.events(stacks):
         watcher.see(event)
         if isinstance(event, Finished):

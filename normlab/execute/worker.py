@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -142,7 +142,7 @@ def _serve(pipe: Connection, setup: Setup, train: Callable[..., Any], specs: Seq
         records = train(specs, thresholds=setup.thresholds, device=setup.device, on_progress=_reporter(pipe, parent))
         for record in records:
             with _uninterrupted():
-                publish(setup.root, _with_facts(record, setup))
+                publish(setup.root, with_facts(record, dict(setup.facts)))
             onset = record.run["onset"]
             loss = record.run["loss"]["final"]
             pipe.send(Published(record.id, record.run["outcome"], loss, onset and onset["step"]))
@@ -161,8 +161,9 @@ def _serve(pipe: Connection, setup: Setup, train: Callable[..., Any], specs: Seq
     return True
 
 
-def _with_facts(record: RunRecord, setup: Setup) -> RunRecord:
-    return RunRecord(record.id, record.run, record.curve, {**record.timing, **dict(setup.facts)})
+def with_facts(record: RunRecord, facts: Mapping[str, Any]) -> RunRecord:
+    """The record with `facts` about its circumstances."""
+    return RunRecord(record.id, record.run, record.curve, {**record.timing, **facts})
 
 
 def _reporter(pipe: Connection, parent: int) -> Callable[[Any], None]:

@@ -1,0 +1,133 @@
+"""A dask cluster of our own: scheduler and workers are child processes that end with this one.
+
+All of them listen on the loopback interface only; the scheduler alone elsewhere where that is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from normlab.execute.cluster import LOOPBACK, SchedulerLost
+from normlab.execute.local import ONE_THREAD, CannotStart
+
+# As in `local.py`; the process ends with its parent, whatever ends that.
+PROGRAM = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]);"
+    "from normlab.execute.worker import end_with; end_with(int(sys.argv[2]));"
+    "from distributed.cli.{0} import main; main(sys.argv[3:])"
+)
+# Seconds: a worker that finds no scheduler ends; a scheduler that has had nothing to do for so long ends, for systems
+# that do not end it with its parent; the scheduler gets so many to start.
+DEATH_TIMEOUT, IDLE_TIMEOUT, START = 60, 3600, 120.0
+
+
+@dataclass
+class Child:
+    """A process of ours, and the file that collects what it prints."""
+
+    process: subprocess.Popen[bytes]
+    said: Path
+
+    def words(self) -> str:
+        """The end of what it printed."""
+        return self.said.read_bytes()[-20_000:].decode(errors="replace").strip()
+
+    def end(self, seconds: float = 2.0) -> str:
+        """How it ended, in words; it gets so many seconds for it."""
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return "lost its connection"
+        return f"died (signal {-code})" if code < 0 else f"died (exit code {code})"
+
+
+class OwnCluster:
+    """Scheduler and `size` workers; `gpu` has each offer one GPU. `place` is where the scheduler listens."""
+
+    def __init__(self, size: int, place: tuple[str, int], gpu: bool) -> None:
+        self.size, self.gpu = size, gpu
+        self.folder = tempfile.TemporaryDirectory(prefix="normlab-", ignore_cleanup_errors=True)
+        self.file = Path(self.folder.name) / "scheduler.json"
+        self.workers: dict[int, Child] = {}
+        self.ended: dict[int, Child] = {}
+        self.greeted: set[int] = set()
+        host, port = place
+        self.scheduler = self._spawn(
+            "dask_scheduler",
+            [f"--host={host}", f"--port={port}", f"--dashboard-address={LOOPBACK}:0"]
+            + [f"--scheduler-file={self.file}", f"--idle-timeout={IDLE_TIMEOUT}"],
+        )
+
+    def address(self) -> str:
+        """The scheduler's address; waits until it is up."""
+        deadline = time.monotonic() + START
+        while True:
+            if self.scheduler.process.poll() is not None or time.monotonic() > deadline:
+                raise CannotStart(self.scheduler.words() or "the scheduler did not come up")
+            try:
+                return str(json.loads(self.file.read_text())["address"])
+            except (OSError, ValueError):
+                time.sleep(0.02)
+
+    def tend(self, wanted: int) -> None:
+        """Start workers so that `wanted`, `size` at most, are alive; raise `CannotStart` if one ended before it could
+        take a stack, `SchedulerLost` if the scheduler has ended."""
+        if self.scheduler.process.poll() is not None:
+            raise SchedulerLost(f"the scheduler {self.scheduler.end()}")
+        for pid, child in list(self.workers.items()):
+            if child.process.poll() is not None:
+                if pid not in self.greeted:
+                    raise CannotStart(child.words() or child.end())
+                self.ended[pid] = self.workers.pop(pid)
+        for _ in range(min(wanted, self.size) - len(self.workers)):
+            child = self._spawn("dask_worker", self._worker_options())
+            self.workers[child.process.pid] = child
+
+    def _worker_options(self) -> list[str]:
+        options = [f"--scheduler-file={self.file}", "--no-nanny", "--nthreads=1", "--memory-limit=0"]
+        options += [f"--host={LOOPBACK}", f"--dashboard-address={LOOPBACK}:0", f"--death-timeout={DEATH_TIMEOUT}"]
+        return [*options, f"--local-directory={self.folder.name}", *(["--resources=GPU=1"] if self.gpu else [])]
+
+    def find(self, pid: int, host: str) -> Child | None:
+        """The child with that pid, if it is one of ours."""
+        return (self.workers | self.ended).get(pid) if host == socket.gethostname() else None
+
+    def _spawn(self, program: str, options: Sequence[str]) -> Child:
+        said = Path(tempfile.mkstemp(dir=self.folder.name, prefix=program)[1])
+        arguments = [json.dumps(sys.path), str(os.getpid()), *options]
+        # The blocked mask is inherited: Ctrl-C is for the client, which ends them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            with open(said, "wb") as file:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-X", "faulthandler", "-c", PROGRAM.format(program), *arguments],
+                    env={**os.environ, **ONE_THREAD},
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return Child(process, said)
+
+    def kill(self) -> None:
+        """End all of them at once: they hold nothing that could be lost."""
+        for child in [*self.workers.values(), self.scheduler]:
+            child.process.kill()
+
+    def close(self) -> None:
+        """End all of them and remove what they wrote."""
+        self.kill()
+        for child in [*self.workers.values(), self.scheduler]:
+            child.process.wait()
+        self.folder.cleanup()

@@ -1,0 +1,99 @@
+"""What a worker of a dask cluster does for us: it says who it is, and trains stacks. It writes no results.
+
+`normlab` must be installed where the worker runs, with the plugins of the study at the same paths.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import normlab
+from normlab.config.plugins import plugin_digests
+from normlab.config.schema import RunSpec
+from normlab.execute.devices import resolve_device
+from normlab.execute.manifest import checkout
+from normlab.execute.worker import REPORT_EVERY, Crashed, Setup, boot, with_facts
+from normlab.store import RunRecord
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """Who a worker is: process and machine, what may change last digits, and the plugins' sources by SHA-256."""
+
+    pid: int
+    host: str
+    versions: dict[str, str]
+    plugins: dict[str, str]
+
+
+class Abandoned(BaseException):
+    """Nobody waits any more for the stack that is being trained."""
+
+
+def greet(setup: Setup) -> Greeting:
+    """Import all that the runs need; raise what keeps this worker from training them."""
+    boot(setup)
+    resolve_device(setup.device)
+    return Greeting(os.getpid(), socket.gethostname(), versions(), plugin_digests(setup.plugins))
+
+
+def versions() -> dict[str, str]:
+    """Of this process: what is told when it differs between client and worker."""
+    return {"python": platform.python_version(), "torch": version("torch"), "normlab": normlab.__version__}
+
+
+def train_stack(setup: Setup, specs: Sequence[RunSpec], key: str, topic: str) -> list[RunRecord] | Crashed | None:
+    """The records of one stack; None if nobody waits for them any more. Progress goes to the events of `topic`."""
+    from distributed import get_worker
+
+    try:
+        train = boot(setup)
+        report = _reporter(get_worker(), key, topic)
+        records = train(specs, thresholds=setup.thresholds, device=setup.device, on_progress=report)
+        return [with_facts(record, _circumstances(setup.device)) for record in records]
+    except Abandoned:
+        return None
+    except Exception as error:
+        summary = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+        # A CUDA error can leave the device's context unusable.
+        return Crashed(summary, traceback.format_exc(), leaving=setup.device != "cpu")
+
+
+@cache
+def _circumstances(device: str) -> dict[str, Any]:
+    """The facts of this machine that timing.json holds."""
+    commit, dirty = checkout()
+    return {"commit": commit, "dirty": dirty, "device_name": resolve_device(device).title}
+
+
+def _reporter(worker: Any, key: str, topic: str) -> Callable[[Any], None]:
+    last = -REPORT_EVERY
+
+    def report(progress: Any) -> None:
+        nonlocal last
+        if _abandoned(worker, key):
+            raise Abandoned
+        now = time.monotonic()
+        if now - last >= REPORT_EVERY or progress.step == progress.steps:
+            last = now
+            losses, alive = [float(loss) for loss in progress.losses], [bool(lives) for lives in progress.alive]
+            message = {"key": key, "step": progress.step, "steps": progress.steps, "losses": losses, "alive": alive}
+            worker.log_event(topic, message)
+
+    return report
+
+
+def _abandoned(worker: Any, key: str) -> bool:
+    """Whether the client has taken the task back or is gone, or this worker is leaving. A thread cannot be stopped from
+    outside, so the training asks."""
+    task = worker.state.tasks.get(key)
+    return task is None or task.state == "cancelled" or worker.status.name in ("closing", "closed", "failed")

@@ -33,7 +33,7 @@ def write_outputs(path: str | Path) -> list[Path]:
         for suffix, content in images.items():
             files[results.root / "figures" / f"{name}.{suffix}"] = content
     for old in set(output_files(results.root)) - files.keys():
-        old.unlink()
+        old.unlink(missing_ok=True)  # Another shard may end at this moment and write the same.
     for target, content in files.items():
         write_bytes(target, content)
     return list(files)

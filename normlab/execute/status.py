@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from normlab.execute.display import counted
-from normlab.execute.lease import holder
+from normlab.execute.lease import holder, shards, writer_name
 from normlab.manifests import ResultsError, find_manifest, read_object, read_study
 from normlab.outcome import OUTCOMES
 from normlab.store import failed_ids, finished_ids
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """Counts and ids by state, and who writes the folder now; None if it is no results folder.
+    """Counts and ids by state, and who writes the folder now: a process alone (`writer`), or some `shards`; None if it is
+    no results folder.
     ResultsError if its manifest or the record of a run cannot be read."""
     manifest = find_manifest(folder)
     if manifest is None:
@@ -32,6 +33,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
         "failed": [_failure(folder, run, label) for run, label in labels.items() if run in failed],
         "missing": len(labels) - len(done) - len(failed),
         "writer": holder(folder),
+        "shards": shards(folder),
         "command": manifest.get("command", "an unknown command"),
     }
 
@@ -65,15 +67,11 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         *(f"  {run['label']}: {run['error']} ({run['path']})" for run in status["failed"]),
         f"missing {status['missing']}",
     ]
-    return [*lines, *writer_line(status["writer"])]
+    return [*lines, *writer_line(status["writer"]), *(f"being written by {writer_name(s)}" for s in status["shards"])]
 
 
 def writer_line(writer: dict[str, Any] | None) -> list[str]:
     """A line that says who writes the folder, if somebody does."""
     if writer is None:
         return []
-    return [
-        f"being written by process {writer['pid']} on {writer['host']}"
-        if writer
-        else "being written by another process"
-    ]
+    return [f"being written by {writer_name(writer)}"]

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 import normlab
-from normlab.cli import check, config, read, reproduce, speed, studies, train
+from normlab.cli import check, config, merge, read, reproduce, speed, studies, train
 from normlab.config.errors import ConfigError
 from normlab.config.names import suggest
 
@@ -42,7 +42,7 @@ def _root(
     """Re-run toy studies of normalisation and residual connections."""
 
 
-for _commands in (train, reproduce, studies, speed, read, check, config):
+for _commands in (train, merge, reproduce, studies, speed, read, check, config):
     _commands.register(app)
 
 

@@ -14,9 +14,8 @@ from normlab.store import failed_ids, finished_ids
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """Counts and ids by state, and who writes the folder now: a process alone (`writer`), or some `shards`; None if it is
-    no results folder.
-    ResultsError if its manifest or the record of a run cannot be read."""
+    """Counts and ids by state, and who writes the folder now: a process alone (`writer`), or some `shards`.
+    None if it is no results folder. ResultsError if its manifest or the record of a run cannot be read."""
     manifest = find_manifest(folder)
     if manifest is None:
         return None

@@ -71,7 +71,7 @@ def remaining(
         read_study(folder, manifest)
         old, new = manifest["study"], study.model_dump(mode="json")
         kept = {run["id"] for run in manifest["runs"]} <= {run.id for run in plan}
-        changed = _changed_plugins(manifest.get("plugins", {}), plugin_digests(study.plugins))
+        changed = changed_plugins(manifest.get("plugins", {}), plugin_digests(study.plugins))
         if not kept or changed or old.get("thresholds") != new["thresholds"]:
             free = ("outputs", "question", "name", "plugins")
             drop = [{key: value for key, value in side.items() if key not in free} for side in (old, new)]
@@ -87,7 +87,7 @@ def remaining(
     return [run for run in wanted if run.id not in done]
 
 
-def _changed_plugins(old: dict[str, str], new: dict[str, str]) -> list[str]:
+def changed_plugins(old: dict[str, str], new: dict[str, str]) -> list[str]:
     """A line for each plugin whose source differs, by SHA-256; a plugin may move, but not change."""
     lines = []
     for name in sorted(old.keys() | new.keys()):

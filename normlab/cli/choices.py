@@ -12,6 +12,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from normlab.cli import clusters
+from normlab.cli.clusters import ExecutorName, Listen, Scheduler, SchedulerFile
 from normlab.cli.options import Json, Quiet, Verbose
 
 Seeds = Annotated[str | None, typer.Option("--seeds", metavar="SEEDS", help="Seeds: 0-4 or 0,3,7.")]
@@ -50,6 +52,10 @@ class Choices:
     quiet: Quiet = False
     verbose: Verbose = False
     reuse: Reuse = ()  # type: ignore[assignment]
+    executor: ExecutorName = "local"
+    scheduler: Scheduler = None
+    scheduler_file: SchedulerFile = None
+    listen: Listen = None
 
     def to_resume(self, command: str) -> str:
         """The command that goes on where `command`, with these options, stopped."""
@@ -57,6 +63,7 @@ class Choices:
         words += [f"--device {self.device}"] if self.device != "auto" else []
         words += [f"--jobs {self.jobs}"] if self.jobs else []
         words += [f"--reuse {shlex.quote(str(folder))}" for folder in self.reuse]
+        words += clusters.to_resume(self)
         return " ".join([*words, "--resume"])
 
 

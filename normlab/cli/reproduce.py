@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from normlab.cli.choices import Choices, takes
+from normlab.cli.clusters import placed
 from normlab.cli.training import faults_told, make_watcher, stoppable
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _reproduce(quick: bool, how: Choices, interrupts: Interrupts, again: str) ->
     folder, device = how.output or FOLDER, resolve_device(how.device)
     plan = make_plan(quick, how.seeds, device.name)
     derived = _derived(folder, plan) if how.overwrite else []
-    options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, how.reuse)
+    options = placed(Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, how.reuse), how)
     if how.dry_run:
         return _dry_run(plan, options, device, how)
     watcher = Overall(make_watcher(how, folder))

@@ -14,6 +14,7 @@ import typer
 
 from normlab.cli.answer import write_and_answer
 from normlab.cli.choices import Choices, StudyChoices
+from normlab.cli.clusters import device_of, placed
 from normlab.cli.sharded import answer_shard
 
 if TYPE_CHECKING:
@@ -114,7 +115,6 @@ def stoppable(command: Callable[[Interrupts], int], again: str | None) -> None:
 
 def _train(request: Request, interrupts: Interrupts) -> int:
     from normlab.config.plan import expand
-    from normlab.execute.devices import resolve_device
     from normlab.execute.outstanding import find_sources
     from normlab.execute.shards import parse_shard
     from normlab.execute.sweep import Job, Options, run_study
@@ -127,8 +127,9 @@ def _train(request: Request, interrupts: Interrupts) -> int:
     with faults_told(folder, request.to_resume()):
         reuse, shard = find_sources(how.reuse), parse_shard(how.shard)
         options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, reuse, shard=shard)
+        options = placed(options, how)
         _check_axis(request, study)
-        device = resolve_device(request.how.device)
+        device = device_of(how)
         if request.how.dry_run:
             return _dry_run(request, study, plan, device, options)
         watcher = make_watcher(how, folder)
@@ -139,6 +140,7 @@ def _train(request: Request, interrupts: Interrupts) -> int:
 @contextmanager
 def faults_told(folder: Path, again: str) -> Iterator[None]:
     """Tell what keeps a command from writing `folder`, and leave with the exit code; `again` is how to go on."""
+    from normlab.execute.cluster import SchedulerLost
     from normlab.execute.local import CannotStart
     from normlab.execute.target import Refused
     from normlab.execute.worker import FULL
@@ -149,6 +151,9 @@ def faults_told(folder: Path, again: str) -> Iterator[None]:
         raise fail(str(refused), 2) from None
     except CannotStart as cause:
         raise fail(f"a worker could not start:\n{cause}", 1) from None
+    except SchedulerLost as lost:
+        hint = f"with a scheduler again, or with --executor local instead, go on with:\n  {again}"
+        raise fail(f"{lost}; the runs finished before are intact, {hint}", 1) from None
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -222,7 +227,7 @@ def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device:
     already = len({run.id for run in mine} & finished_ids(folder))
     todo = _not_reusable(options.reuse, study, todo, device)
     load_plugins(study.plugins)
-    stacks, workers = cut(todo, how.jobs, device.name)
+    stacks, workers = cut(todo, options.jobs, device.name)
     seconds = estimate(stacks, workers, study.thresholds, device.name) if todo else 0.0
     if how.json:
         facts: dict[str, Any] = {"runs": [{"id": run.id, "label": run.label} for run in todo], "stacks": len(stacks)}

@@ -45,6 +45,8 @@ class Cluster:
             raise Refused("--listen is for a scheduler that this command starts: leave out --scheduler and its file")
         if self.own:
             self._check_listen()
+        if self.scheduler and not re.fullmatch(r"((tcp|tls|wss?|ucx)://)?[^/]+:\d+", self.scheduler):
+            raise Refused(f"--scheduler: expected tcp://HOST:PORT, got '{self.scheduler}'")
 
     @property
     def own(self) -> bool:

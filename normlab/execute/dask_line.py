@@ -63,7 +63,9 @@ class Line:
 
     def __init__(self, address: str, gpu: bool) -> None:
         self.inbox: SimpleQueue[Roster | Left | Returned | Told | Gone] = SimpleQueue()
-        self.client: Any = connect(address)
+        self.client = connect(address)
+        assert self.client.loop
+        self.loop = self.client.loop
         self.address = address
         self.resources = {"GPU": 1} if gpu else None
         self.topic = f"normlab-{uuid.uuid4().hex}"
@@ -71,7 +73,7 @@ class Line:
         self.joined = asyncio.Event()
         self.client.subscribe_topic(self.topic, lambda event: self.inbox.put(Told(event[1])))
         self.client.subscribe_topic("all", self._on_event)
-        self.client.loop.add_callback(self._look)
+        self.loop.add_callback(self._look)
 
     def submit(self, worker: str, function: Callable[..., Any], *arguments: Any, key: str) -> None:
         """Have `worker` call `function` with the arguments; the outcome will come as `Returned`."""
@@ -85,7 +87,7 @@ class Line:
             pure=False,
         )
         self.futures[key] = future
-        self.client.loop.add_callback(self._fetch, key, future)
+        self.loop.add_callback(self._fetch, key, future)
 
     def drop(self, key: str) -> None:
         """Want the task no more; nothing more is heard of it."""
@@ -128,10 +130,11 @@ class Line:
 
     async def _look(self) -> None:
         """Ask for the list of workers for as long as the line is open."""
+        scheduler: Any = self.client.scheduler
         while self.client.status == "running":
             try:
-                found = await asyncio.wait_for(self.client.scheduler.identity(n_workers=-1), 60)
-            except (OSError, TimeoutError, AttributeError):
+                found = await asyncio.wait_for(scheduler.identity(n_workers=-1), 60)
+            except (OSError, TimeoutError):
                 break
             self.inbox.put(Roster(found["workers"]))
             with suppress(TimeoutError):

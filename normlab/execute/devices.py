@@ -20,10 +20,15 @@ class Device:
     title: str
 
 
-def resolve_device(wanted: str) -> Device:
-    """The device for `auto`, `cpu`, `cuda` or `cuda:N`; raise `Refused` if it is not there."""
+def check_name(wanted: str) -> None:
+    """Refuse what is no name of a device."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", wanted):
         raise Refused(f"--device: expected auto, cpu, cuda or cuda:N, got '{wanted}'")
+
+
+def resolve_device(wanted: str) -> Device:
+    """The device for `auto`, `cpu`, `cuda` or `cuda:N`; raise `Refused` if it is not there."""
+    check_name(wanted)
     if wanted == "cpu" or (wanted == "auto" and not any(Path(file).exists() for file in GPU_FILES)):
         return Device("cpu", cpu_name())
     import torch

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normlab.curves import Columns, parse_curve, parse_evaluations
+
 FORMAT = 1
 RUN_FILES = ("run.json", "curve.csv", "curve.csv.gz", "timing.json")
 
@@ -138,12 +140,22 @@ def _sync_folder(folder: Path) -> None:
 
 def finished_ids(root: Path) -> set[str]:
     """Ids of the runs published under `root`."""
-    return {path.parent.name for path in (root / "runs").glob("[!.]*/run.json")}
+    return set(_folders_with(root / "runs", "run.json"))
 
 
 def failed_ids(root: Path) -> set[str]:
     """Ids of the runs whose last attempt crashed."""
-    return {path.parent.name for path in (root / "failed").glob("[!.]*/error.txt")}
+    return set(_folders_with(root / "failed", "error.txt"))
+
+
+def _folders_with(folder: Path, file: str) -> list[str]:
+    """Names of the folders in `folder` that hold `file`; hidden ones are half-written."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if not entry.name.startswith(".")]
+    except OSError:  # not there, or no folder
+        return []
+    return [name for name in names if os.path.exists(f"{folder}/{name}/{file}")]
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -159,22 +171,19 @@ def curve_text(folder: Path) -> str:
     return gzip.decompress((folder / "curve.csv.gz").read_bytes()).decode("utf-8")
 
 
-def read_curve(folder: Path) -> dict[str, list[float | None]]:
+def read_curve(folder: Path) -> Columns:
     """The curve of a run, column by column; None for an empty cell."""
     return parse_curve(curve_text(folder))
 
 
-def parse_curve(text: str) -> dict[str, list[float | None]]:
-    """The curve in a CSV text, as `read_curve`."""
-    rows = csv.reader(io.StringIO(text))
-    header = next(rows)
-    columns = list(zip(*rows, strict=True)) or [()] * len(header)
-    return {name: [float(c) if c else None for c in column] for name, column in zip(header, columns, strict=True)}
+def read_evaluations(folder: Path) -> Columns:
+    """The rows of a run's curve at which more than training loss and gradient norm was taken, as `read_curve`."""
+    return parse_evaluations(curve_text(folder))
 
 
 def run_folders(root: Path) -> Iterator[Path]:
     """Folders of the published runs, in the order of their ids."""
-    return iter(sorted(path.parent for path in (root / "runs").glob("[!.]*/run.json")))
+    return iter([root / "runs" / name for name in sorted(finished_ids(root))])
 
 
 def file_hash(path: Path) -> str:

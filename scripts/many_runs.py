@@ -4,10 +4,11 @@
     python scripts/many_runs.py 10000 /tmp/many/cells --rates 500 --nan 0.05
 
 THESE ARE COPIES, NOT MEASUREMENTS, and the folder's question says so. A run is a run of the source (at the rate that
-lies nearest) whose losses, gradient norms and activations are multiplied by random factors; the factor of the losses
-is 1 at step 0 and grows away from it, so that copies part as seeds do. With --nan a share of them is cut at a random
-step that passes for a NaN onset. Outcome, spikes and losses of the record follow from the copied curve, and ids from
-the spec, so that `normlab tables`, `status`, `report` and `verify` take the folder for one of their own.
+lies nearest) whose validation losses and activations are multiplied by random factors; the factor of the losses is 1
+at step 0 and grows away from it, so that copies part as seeds do. Training losses and gradient norms are the source's
+own. With --nan a share of the copies is cut at a random step that passes for a NaN onset. Outcome, spikes and losses of
+the record follow from the copied curve, and ids from the spec, so that `normlab tables`, `status`, `report` and
+`verify` take the folder for one of their own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from normlab.config.scalars import show
 from normlab.config.schema import Axis, Point, Study
 from normlab.manifests import FORMAT, NAME, ResultsError, read_manifest, read_object, read_study
 from normlab.outcome import count_spikes, judge
-from normlab.store import read_curve, strict_json
+from normlab.store import curve_text, strict_json
 
 LR = "optim.lr"
 REAL = Path(__file__).resolve().parent.parent / "results" / "reference" / "postln"
@@ -39,11 +40,22 @@ _SPREAD = 0.03  # standard deviation of the logarithm of the losses' factor at t
 
 @dataclass(frozen=True)
 class Donor:
-    """A real run: its record, its circumstances as they are written, its curve as arrays (NaN for an empty cell)."""
+    """A real run: its record, its circumstances as they are written, the lines of its curve, and the rows among them
+    that are evaluations, as numbers (NaN for an empty cell): step, train_loss, grad_norm, val_loss, activations."""
 
     run: dict[str, Any]
     timing: bytes
-    curve: dict[str, np.ndarray]
+    lines: list[str]  # the header first, so that line s + 1 is step s of a complete curve
+    evaluations: dict[int, np.ndarray]  # by line
+
+    @classmethod
+    def read(cls, folder: Path) -> Donor:
+        """The run in `folder`."""
+        lines = curve_text(folder).splitlines()
+        nothing = "," * (lines[0].count(",") - 2)
+        taken = {at: line for at, line in enumerate(lines) if at and not line.endswith(nothing)}
+        rows = {at: np.array([float(cell or "nan") for cell in line.split(",")]) for at, line in taken.items()}
+        return cls(read_object(folder / "run.json"), (folder / "timing.json").read_bytes(), lines, rows)
 
 
 def widened(study: Study, runs: int, rates: int) -> Study:
@@ -73,8 +85,7 @@ def donors(source: Path) -> tuple[dict[str, Any], Study, list[Donor]]:
     for run in manifest["runs"]:
         folder = source / "runs" / run["id"]
         if (folder / "run.json").is_file():
-            columns = {name: np.array(values, dtype=np.float64) for name, values in read_curve(folder).items()}
-            found.append(Donor(read_object(folder / "run.json"), (folder / "timing.json").read_bytes(), columns))
+            found.append(Donor.read(folder))
     if not found:
         raise ValueError(f"{source}: expected at least one finished run")
     return manifest, study, found
@@ -94,16 +105,15 @@ def nearest(run: PlannedRun, found: Sequence[Donor]) -> list[Donor]:
     return [donor for donor in found if away(donor) == closest]
 
 
-def copy(run: PlannedRun, donor: Donor, study: Study, onset: int | None, rng: np.random.Generator) -> dict[str, bytes]:
-    """The files of one copy. `onset`: the step at which it passes for a NaN, None for a copy of the whole curve."""
-    curve = _shaken(donor.curve, rng)
-    given = donor.run["onset"]
-    if onset is not None and given is None:
-        curve, given = _cut(curve, onset)
-    train = [float(loss) for loss in curve["train_loss"][1:]]
-    taken = {
-        int(step): float(loss) for step, loss in zip(curve["step"], curve["val_loss"], strict=True) if loss == loss
-    }
+def copy(run: PlannedRun, donor: Donor, study: Study, cut: int | None, rng: np.random.Generator) -> dict[str, bytes]:
+    """The files of one copy. `cut`: the line of the curve that passes for a NaN onset, None for the whole curve."""
+    lines, taken = _shaken(donor, rng)
+    given, spikes = donor.run["onset"], donor.run["spikes"]
+    if cut is not None and given is None:
+        lines, given = _cut(donor, lines, cut)
+        taken = {step: loss for step, loss in taken.items() if step < given["step"]}
+        train = [float(cell) for line in lines[1:] if (cell := line.split(",", 2)[1])]
+        spikes = count_spikes(train, study.thresholds.spike_margin)
     outcome = judge(list(taken.values()), donor.run["task"]["guess"], given and given["step"], study.thresholds)
     best = None if outcome == "nan" else min(taken, key=lambda step: taken[step])
     losses = {"initial": taken.get(0), "final": None if best is None else taken[max(taken)]}
@@ -115,50 +125,35 @@ def copy(run: PlannedRun, donor: Donor, study: Study, onset: int | None, rng: np
         "thresholds": study.thresholds.model_dump(mode="json"),
         "outcome": outcome,
         "onset": given,
-        "steps": int(curve["step"][-1]),
+        "steps": int(lines[-1].split(",", 1)[0]),
         "loss": {**losses, "best": None if best is None else taken[best], "best_step": best},
-        "spikes": count_spikes(train, study.thresholds.spike_margin),
+        "spikes": spikes,
     }
-    # The losses stand in the record as in the curve: with the fewest digits that read back as the same float32.
-    record["loss"] = {key: _shortest(value) for key, value in record["loss"].items()}
-    text = _csv(curve, given is not None and given["kind"] == "loss")
+    text = "\n".join(lines) + "\n"
     return {"run.json": strict_json(record).encode(), "curve.csv": text.encode(), "timing.json": donor.timing}
 
 
-def _shortest(value: Any) -> Any:
-    return value if value is None or isinstance(value, int) else float(str(np.float32(value)))
+def _shaken(donor: Donor, rng: np.random.Generator) -> tuple[list[str], dict[int, float]]:
+    """The lines of the curve with other validation losses and activations, and these losses by step."""
+    lines, taken = list(donor.lines), {}
+    loss, activation = np.exp(_SPREAD * rng.standard_normal(2))
+    for at, row in donor.evaluations.items():
+        shaken = row[3:] * activation
+        shaken[0] = row[3] * loss ** (row[0] / max(1, donor.run["steps"]))
+        cells = ["" if value != value else str(value) for value in shaken.astype(np.float32)]
+        lines[at] = ",".join([*lines[at].split(",", 3)[:3], *cells])
+        if cells[0]:
+            taken[int(row[0])] = float(cells[0])
+    return lines, taken
 
 
-def _shaken(curve: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    part = curve["step"] / max(1.0, curve["step"][-1])
-    loss, gradient, activations = np.exp(_SPREAD * rng.standard_normal(3))
-    factors = {"step": 1.0, "train_loss": loss**part, "val_loss": loss**part, "grad_norm": gradient}
-    return {
-        name: (values if name == "step" else (values * factors.get(name, activations)).astype(np.float32))
-        for name, values in curve.items()
-    }
-
-
-def _cut(curve: dict[str, np.ndarray], onset: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The curve up to a step that is no evaluation, the loss there not finite."""
-    while not np.isnan(curve["val_loss"][onset]):
-        onset += 1
-    cut = {name: values[: onset + 1].copy() for name, values in curve.items()}
-    cut["train_loss"][-1] = cut["grad_norm"][-1] = np.nan
-    return cut, {"step": onset, "kind": "loss", "phase": "forward", "producer": "made by many_runs", "nan": 1, "inf": 0}
-
-
-def _csv(curve: dict[str, np.ndarray], ends_in_nan: bool) -> str:
-    """As normlab writes it: an empty cell where nothing was taken, `nan` only at the onset."""
-    columns = [list(map(str, curve["step"].astype(int)))]
-    for name in list(curve)[1:]:
-        cells, taken = [""] * len(columns[0]), np.flatnonzero(~np.isnan(curve[name]))
-        for row, text in zip(taken, map(str, curve[name][taken]), strict=True):
-            cells[row] = text
-        if ends_in_nan and name in ("train_loss", "grad_norm"):
-            cells[-1] = cells[-1] or "nan"
-        columns.append(cells)
-    return "\n".join([",".join(curve), *map(",".join, zip(*columns, strict=True))]) + "\n"
+def _cut(donor: Donor, lines: list[str], at: int) -> tuple[list[str], dict[str, Any]]:
+    """The curve up to line `at`, or the next that is no evaluation, with a loss that is not finite there."""
+    while at in donor.evaluations:
+        at += 1
+    step = int(lines[at].split(",", 1)[0])
+    onset = {"step": step, "kind": "loss", "phase": "forward", "producer": "made by many_runs.py", "nan": 1, "inf": 0}
+    return [*lines[:at], f"{step},nan,nan" + "," * (lines[0].count(",") - 2)], onset
 
 
 def make(source: Path, out: Path, runs: int, rates: int = 0, nan: float = 0.0, seed: int = 0) -> Path:
@@ -190,11 +185,11 @@ def _copies(
         if cell not in usable:
             usable[cell] = nearest(run, found)
         donor = usable[cell][run.spec.seed % len(usable[cell])]
-        steps = len(donor.curve["step"])
-        onset = int(rng.integers(1, steps - 1)) if steps > 3 and rng.random() < nan else None
+        last = len(donor.lines) - 1
+        cut = int(rng.integers(2, last)) if last > 3 and rng.random() < nan else None
         folder = out / "runs" / run.id
         folder.mkdir(parents=True)
-        for name, content in copy(run, donor, study, onset, rng).items():
+        for name, content in copy(run, donor, study, cut, rng).items():
             (folder / name).write_bytes(content)
             yield f"runs/{run.id}/{name}", hashlib.sha256(content).hexdigest()
 

@@ -12,6 +12,7 @@ from normlab.analysis.frames import FINITE_OUTCOMES, OUTCOMES
 from normlab.analysis.metrics import first_step_at, spread
 
 NOT_TAKEN = "–"  # nothing was evaluated there
+_NONE = pd.Series(dtype=float)
 
 
 def number(value: float) -> str:
@@ -47,43 +48,53 @@ def joined(parts: Sequence[tuple[str, int]], n: int) -> str:
 def outcome_text(runs: pd.DataFrame) -> str:
     """How the runs of one condition ended: `2.28 ± 0.03`, `nan@312–340`, `stalled 4.16`, ... with counts if they
     disagree. The number is the final validation loss in nats."""
+    return _ended_text(_ended(runs), len(runs))
+
+
+def _ended(runs: pd.DataFrame) -> dict[str, list[Any]]:
+    """By outcome, in their order: the final losses of its runs, or the onset steps of those that became NaN."""
+    found: dict[str, list[Any]] = {}
+    columns = (runs[name].tolist() for name in ("outcome", "final_loss", "onset_step"))
+    for outcome, loss, onset in zip(*columns, strict=True):
+        found.setdefault(outcome, []).append(onset if outcome == "nan" else loss)
+    return {outcome: found[outcome] for outcome in OUTCOMES if outcome in found}
+
+
+def _ended_text(ended: dict[str, list[Any]], n: int) -> str:
     parts = []
-    for outcome in OUTCOMES:
-        rows = runs[runs["outcome"] == outcome]
-        if rows.empty:
-            continue
+    for outcome, values in ended.items():
         text = outcome
         if outcome in FINITE_OUTCOMES:
-            losses = mean_text([float(loss) for loss in rows["final_loss"]])
+            losses = mean_text(values)
             text = losses if outcome == "trained" else f"{outcome} {losses}"
         elif outcome == "nan":
-            text = "nan@" + _range(rows["onset_step"])
-        parts.append((text, len(rows)))
-    return joined(parts, len(runs))
+            text = "nan@" + _range(values)
+        parts.append((text, len(values)))
+    return joined(parts, n)
 
 
-def _range(steps: pd.Series) -> str:
-    first, last = int(steps.min()), int(steps.max())
+def _range(steps: Sequence[int]) -> str:
+    first, last = int(min(steps)), int(max(steps))
     return str(first) if first == last else f"{first}–{last}"
 
 
 def outcome_data(runs: pd.DataFrame) -> dict[str, Any]:
     """The same cell in columns: n, outcome (`mixed` if the seeds disagree), mean and sd where they agree on a finite
     one, and for each outcome its count with mean and sd of the final loss, or first and last onset step."""
-    kinds = list(dict.fromkeys(runs["outcome"]))
+    ended = _ended(runs)
+    kinds = list(ended)
     data: dict[str, Any] = {"n": len(runs), "outcome": kinds[0] if len(kinds) == 1 else "mixed"}
-    common = list(runs["final_loss"]) if len(kinds) == 1 and kinds[0] in FINITE_OUTCOMES else []
-    data |= {"mean": spread(common).mean, "sd": spread(common).sd}
+    common = spread(ended[kinds[0]] if len(kinds) == 1 and kinds[0] in FINITE_OUTCOMES else [])
+    data |= {"mean": common.mean, "sd": common.sd}
     for outcome in OUTCOMES:
-        rows = runs[runs["outcome"] == outcome]
-        data[outcome] = len(rows)
+        values = ended.get(outcome, [])
+        data[outcome] = len(values)
         if outcome in FINITE_OUTCOMES:
-            of_outcome = spread(list(rows["final_loss"]))
+            of_outcome = spread(values)
             data |= {f"{outcome}_mean": of_outcome.mean, f"{outcome}_sd": of_outcome.sd}
         elif outcome == "nan":
-            onset = rows["onset_step"]
-            data |= {"nan_first": onset.min() if len(rows) else None, "nan_last": onset.max() if len(rows) else None}
-    return data | {"text": outcome_text(runs), "run_ids": " ".join(runs["id"])}
+            data |= {"nan_first": min(values, default=None), "nan_last": max(values, default=None)}
+    return data | {"text": _ended_text(ended, len(runs)), "run_ids": " ".join(runs["id"])}
 
 
 def step_data(runs: pd.DataFrame, evaluations: dict[str, pd.Series], step: int) -> dict[str, Any]:
@@ -97,7 +108,7 @@ def step_data(runs: pd.DataFrame, evaluations: dict[str, pd.Series], step: int) 
             counts[outcome] += 1
         elif outcome == "nan" and step >= onset:
             counts["nan"] += 1
-        elif step in (series := evaluations.get(run_id, pd.Series(dtype=float))).index:
+        elif step in (series := evaluations.get(run_id, _NONE)).index:
             losses.append(float(series[step]))
         else:
             counts["not_taken"] += 1
@@ -123,4 +134,4 @@ def reach_data(runs: pd.DataFrame, evaluations: dict[str, pd.Series], loss: floa
 
 def _median_text(steps: pd.Series) -> str:
     median = f"{float(steps.median()):g}"
-    return median if steps.min() == steps.max() else f"{median} ({_range(steps)})"
+    return median if steps.min() == steps.max() else f"{median} ({_range(steps.tolist())})"

@@ -37,9 +37,10 @@ def chosen(evidence: Evidence, selector: Selector, whole: bool = False) -> tuple
 
 def by_seed(runs: pd.DataFrame) -> Iterator[tuple[int, list[Mapping[Any, Any]]]]:
     """The rows of each seed, as dicts."""
-    rows = runs.to_dict("records")
-    for seed in sorted({int(row["seed"]) for row in rows}):
-        yield seed, [row for row in rows if row["seed"] == seed]
+    rows: dict[int, list[Mapping[Any, Any]]] = {}
+    for row in runs.to_dict("records"):
+        rows.setdefault(int(row["seed"]), []).append(row)
+    yield from sorted(rows.items())
 
 
 def _sample(runs: pd.DataFrame, values: Mapping[int, float], outcomes: Mapping[int, str] | None = None) -> Sample:

@@ -43,31 +43,52 @@ class Results:
     runs: pd.DataFrame
     labels: pd.DataFrame
 
-    @property
+    @cached_property
     def curves(self) -> pd.DataFrame:
-        """A row a step and run: id, step, train_loss, grad_norm, val_loss (nats; NaN where it was not taken)."""
-        return self._curves_and_activations[0]
+        """A row a step and run: id, step, train_loss, grad_norm, val_loss (nats; NaN where it was not taken).
+
+        Every curve whole: some 40 bytes a row. What needs the evaluations alone asks for `evaluations`."""
+        return self._stack([self.curve(run_id) for run_id in self._done], reading.CURVE)
+
+    def curve(self, run_id: str) -> pd.DataFrame:
+        """The curve of one finished run: step, train_loss, grad_norm, val_loss."""
+        return reading.read_curve(self.root / "runs" / run_id)
 
     @property
     def activations(self) -> pd.DataFrame:
         """A row a layer, evaluation and run: id, step, layer (0 = embedding, l = after block l), rms."""
-        return self._curves_and_activations[1]
+        return self._stack([_long(taken) for taken in self.taken.values()], reading.ACTIVATIONS)
 
     @cached_property
     def evaluations(self) -> dict[str, pd.Series]:
         """Validation loss in nats by step, for each run by id; a NaN run's series ends before its onset."""
-        taken = self.curves[np.isfinite(self.curves["val_loss"])]
-        grouped = taken.groupby("id", sort=False, observed=True)
-        return {str(name): rows.set_index("step")["val_loss"] for name, rows in grouped}
+        indices: dict[bytes, pd.Index] = {}  # Most runs are evaluated at the same steps, and looked up by them often.
+        found = {}
+        for run_id, taken in self.taken.items():
+            finite = np.isfinite(taken.val_loss)
+            steps = taken.steps[finite]
+            if len(steps):
+                index = indices.setdefault(steps.tobytes(), pd.Index(steps, name="step"))
+                found[run_id] = pd.Series(taken.val_loss[finite], index=index, name="val_loss")
+        return found
 
     @cached_property
-    def _curves_and_activations(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        done = self.runs.loc[~self.runs["outcome"].isin(("missing", "failed")), "id"]
-        parts = [reading.read_curve(self.root / "runs" / run_id) for run_id in done]
+    def taken(self) -> dict[str, reading.Taken]:
+        """What the evaluations of each finished run gave, by id: each curve's file is read once for all of it."""
+        return {run_id: reading.read_taken(self.root / "runs" / run_id) for run_id in self._done}
+
+    @property
+    def _done(self) -> list[str]:
+        return list(self.runs.loc[~self.runs["outcome"].isin(("missing", "failed")), "id"])
+
+    def _stack(self, frames: Sequence[pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
+        """The frames of the finished runs one below the other, with the run's id before them."""
+        empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
+        stacked = pd.concat(frames, ignore_index=True) if frames else empty
+        ids = np.repeat(np.array(self._done, dtype=object), [len(frame) for frame in frames])
         kind = pd.CategoricalDtype(list(self.runs["id"]))
-        return _stack(done, [curve for curve, _ in parts], kind, reading.CURVE), _stack(
-            done, [activations for _, activations in parts], kind, reading.ACTIVATIONS
-        )
+        stacked.insert(0, "id", pd.Series(ids, dtype=kind))
+        return stacked
 
     @property
     def varied(self) -> list[str]:
@@ -106,12 +127,17 @@ def load(path: str | Path) -> Results:
         more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
         raise ResultsError(f"{root}: runs/{strays[0]}{more} not in manifest.json: runs of another study?")
     rows = []
+    thresholds = study.thresholds.model_dump(mode="json")
+    fields: dict[tuple[str, ...], dict[str, Any]] = {}
     for run in planned:
         row = {"id": run["id"], "label": run["label"], "seed": run["seed"]}
         if run["id"] in finished:
-            rows.append(row | reading.finished_row(root, run["id"], study))
+            rows.append(row | reading.finished_row(root, run["id"], thresholds))
             continue
-        row |= reading.planned_fields(study, run)
+        cell = tuple(run["cell"][axis.name] for axis in study.axes)
+        if cell not in fields:
+            fields[cell] = reading.planned_fields(study, run["cell"])
+        row |= fields[cell]
         if run["id"] in failed:
             rows.append(row | {"outcome": "failed", "error": reading.last_line(root, run["id"])})
         else:
@@ -119,8 +145,9 @@ def load(path: str | Path) -> Results:
     labels = pd.DataFrame([run["cell"] for run in planned], columns=[axis.name for axis in study.axes], dtype=object)
     results = Results(root, manifest, study, _tidy(rows, labels), labels)
     axes = [axis.name for axis in study.axes]
-    conditions = [results.name(axes, row) for row in labels.itertuples(index=False, name=None)]
-    results.runs.insert(2, "condition", conditions)
+    rows_of_labels = list(labels.itertuples(index=False, name=None))
+    names = {row: results.name(axes, row) for row in dict.fromkeys(rows_of_labels)}
+    results.runs.insert(2, "condition", [names[row] for row in rows_of_labels])
     return results
 
 
@@ -137,10 +164,8 @@ def _tidy(rows: list[dict[str, Any]], labels: pd.DataFrame) -> pd.DataFrame:
     return runs
 
 
-def _stack(
-    ids: pd.Series, frames: Sequence[pd.DataFrame], kind: pd.CategoricalDtype, columns: Mapping[str, str]
-) -> pd.DataFrame:
-    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
-    stacked = pd.concat(frames, ignore_index=True) if frames else empty
-    stacked.insert(0, "id", pd.Series(ids.repeat([len(frame) for frame in frames]).to_numpy(), dtype=kind))
-    return stacked
+def _long(taken: reading.Taken) -> pd.DataFrame:
+    there = ~np.isnan(taken.rms).all(axis=1)
+    steps, layers = taken.steps[there], np.array(taken.layers, dtype=np.int64)
+    columns = {"step": steps.repeat(len(layers)), "layer": np.tile(layers, len(steps)), "rms": taken.rms[there].ravel()}
+    return pd.DataFrame(columns).astype(reading.ACTIVATIONS)

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -74,8 +75,10 @@ def _length(grid: Sequence[float], first: int, last: int) -> tuple[int, float]:
 
 def _trains(runs: pd.DataFrame) -> dict[float, bool]:
     """Whether every seed trains, by learning rate in increasing order."""
-    trained = (runs["outcome"] == "trained").groupby(runs["optim.lr"]).all()
-    return {float(rate): bool(all_seeds) for rate, all_seeds in trained.sort_index().items()}  # type: ignore[arg-type]
+    trained: dict[float, bool] = {}
+    for rate, outcome in zip(runs["optim.lr"].tolist(), runs["outcome"].tolist(), strict=True):
+        trained[float(rate)] = trained.get(rate, True) and outcome == "trained"
+    return dict(sorted(trained.items()))
 
 
 @dataclass(frozen=True)
@@ -106,13 +109,16 @@ def lr_sensitivity(runs: pd.DataFrame) -> Sensitivity:
     by_seed: dict[int, float | None] = {}
     complete: list[dict[float, float]] = []
     learns = False
-    for seed in sorted(set(runs["seed"])):
-        rows = runs[runs["seed"] == seed]
+    groups: dict[int, list[_Ended]] = {}
+    columns = (runs[name].tolist() for name in ("seed", "optim.lr", "outcome", "initial_loss", "final_loss"))
+    for seed, *row in zip(*columns, strict=True):
+        groups.setdefault(int(seed), []).append(_Ended(*row))
+    for seed, rows in sorted(groups.items()):
         losses = _clipped(rows)
-        by_seed[int(seed)] = statistics.fmean(losses.values()) - min(losses.values()) if losses else None
+        by_seed[seed] = statistics.fmean(losses.values()) - min(losses.values()) if losses else None
         if losses:
             complete.append(losses)
-            learns = learns or bool((rows["final_loss"] < rows["initial_loss"]).any())
+            learns = learns or any(row.final < row.initial for row in rows)
     best = math.nan
     if learns:
         best = min(grid, key=lambda rate: statistics.fmean(losses[rate] for losses in complete))
@@ -120,15 +126,26 @@ def lr_sensitivity(runs: pd.DataFrame) -> Sensitivity:
     return Sensitivity(grid, by_seed, best, largest, best in (grid[0], grid[-1]))
 
 
-def _clipped(rows: pd.DataFrame) -> dict[float, float] | None:
+class _Ended(NamedTuple):
+    """How one run ended; losses in nats, NaN for none."""
+
+    rate: float
+    outcome: str
+    initial: float
+    final: float
+
+
+def _clipped(rows: Sequence[_Ended]) -> dict[float, float] | None:
     """min(final, initial) by learning rate for one seed; None if a run or every initial loss is lacking."""
-    initial = rows["initial_loss"].dropna()
-    if rows["outcome"].isin(("missing", "failed")).any() or initial.empty:
+    initial = next((row.initial for row in rows if not math.isnan(row.initial)), None)
+    if initial is None or any(row.outcome in ("missing", "failed") for row in rows):
         return None
-    # A run that is not finite at step 0 has no initial loss of its own; its neighbours start from the same weights.
-    starts = rows["initial_loss"].fillna(float(initial.iloc[0]))
-    losses = pd.concat([rows["final_loss"].fillna(starts), starts], axis=1).min(axis=1)
-    return dict(zip(rows["optim.lr"].astype(float), losses.astype(float), strict=True))
+    losses = {}
+    for row in rows:
+        # A run that is not finite at step 0 has no initial loss of its own; its neighbours start from the same weights.
+        start = initial if math.isnan(row.initial) else row.initial
+        losses[float(row.rate)] = start if math.isnan(row.final) else min(row.final, start)
+    return losses
 
 
 def first_step_at(evaluations: pd.Series | None, loss: float) -> int | None:

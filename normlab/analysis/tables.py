@@ -131,8 +131,10 @@ def window_table(results: Results) -> Table:
     rows, data = [], []
     for key, runs in results.by(axes).items():
         window = lr_window(runs)
-        inside = runs[runs[LR].between(window.low, window.high)]
-        means = {rate: list(inside.loc[inside[LR] == rate, "final_loss"]) for rate in sorted(set(inside[LR]))}
+        means: dict[float, list[float]] = {}
+        for rate, loss in sorted(zip(runs[LR], runs["final_loss"], strict=True), key=lambda pair: pair[0]):
+            if window.low <= rate <= window.high:
+                means.setdefault(rate, []).append(loss)
         best = min(means, key=lambda rate: spread(means[rate]).mean) if means else math.nan
         text = "none"
         if means:

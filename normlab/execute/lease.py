@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 MANIFEST_LOCK = ".lock-manifest"
-# Seconds that a shard waits for the moment in which another one tidies up.
-SHARD_PATIENCE = 5.0
+# Seconds that a shard waits longer, as another one may be leaving and hold the folder alone to tidy up.
+TIDYING = 3.0
 # Seconds that a manifest may take to be written: the files of thousands of runs are hashed for it.
 MANIFEST_PATIENCE = 600.0
 SHOWN = 3
@@ -58,10 +58,10 @@ def lease(folder: Path, patience: float = 0.5) -> Iterator[None]:
 
 
 @contextmanager
-def shard_lease(folder: Path, shard: Shard, patience: float = SHARD_PATIENCE) -> Iterator[None]:
+def shard_lease(folder: Path, shard: Shard, patience: float = 0.5) -> Iterator[None]:
     """Hold `folder` together with other shards of as many parts; raise `Held` if a process holds it alone, or if
     another one does the same shard or parts of another number. The last one to leave removes what was left over."""
-    shared = _acquire(folder, LOCK, fcntl.LOCK_SH, patience)
+    shared = _acquire(folder, LOCK, fcntl.LOCK_SH, patience + TIDYING)
     try:
         os.ftruncate(shared, 0)  # Whoever held it alone before, and was killed, does not now.
         with _locked(folder, f".lock-{shard.index}-of-{shard.count}", patience, {"shard": str(shard)}):

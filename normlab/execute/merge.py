@@ -115,7 +115,8 @@ def compared(sources: Sequence[Source]) -> Joined:
             differing = [name for name in content if content[name] != contents[0][name]]
             if differing:
                 a, b = places[0].parent.parent, place.parent.parent
-                conflicts.append(f"run {run['id']} ({run['label']}): {' and '.join(differing)} differ in {a} and {b}")
+                what = f"{' and '.join(differing)} differ{'s' if len(differing) == 1 else ''}"
+                conflicts.append(f"run {run['id']} ({run['label']}): {what} in {a} and {b}")
         if places:
             finished[run["id"]] = places[0]
     if conflicts:
@@ -194,7 +195,7 @@ def _write(joined: Joined, out: Path) -> None:
 def _hashes(joined: Joined) -> dict[str, str]:
     """The hashes that were recorded where each run was made: a file that was changed since is still found out."""
     recorded = {source.folder: source.manifest.get("files", {}) for source in joined.sources}
-    hashes = {}
+    hashes: dict[str, str] = {}
     for run_id, run in joined.finished.items():
         there = recorded[run.parent.parent]
         names = [f"runs/{run_id}/{file}" for file in RUN_FILES]

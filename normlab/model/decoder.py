@@ -6,6 +6,8 @@ Shapes: S lanes, B batch, T time, D width, F hidden, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -61,16 +63,27 @@ class Decoder(nn.Module):
         self.blocks = nn.ModuleList(Block(model, lanes, low) for _ in range(model.depth))
         self.final_norm = make_norm(final_norm_name(model), model, lanes)
         self.head = Linear(model.width, spec.task.vocab, bias=False, lanes=lanes, low=low)
+        self.compiled = False
 
     def forward(self, tokens_SBT: Tensor, tap: Callable[[int, Tensor], None] | None = None) -> Tensor:
         x_SBTD = self.embedding(tokens_SBT).to(self.stream_dtype)
         if tap:
             tap(0, x_SBTD)
+        through = compiled_block() if self.compiled and torch.is_grad_enabled() else nn.Module.__call__
         for layer, block in enumerate(self.blocks, 1):
-            x_SBTD = block(x_SBTD)
+            x_SBTD = through(block, x_SBTD)
             if tap:
                 tap(layer, x_SBTD)
         return self.head(self.final_norm(x_SBTD))
+
+
+@cache
+def compiled_block() -> Callable[[nn.Module, Tensor], Tensor]:
+    """A block's forward and backward pass with their elementwise work fused by torch.compile: one program for all
+    blocks of a structure and number of lanes. Needs a C++ compiler on the CPU."""
+    # Past the limit torch falls back to the plain block without a word.
+    torch._dynamo.config.recompile_limit = 256
+    return torch.compile(cast(Callable[[nn.Module, Tensor], Tensor], Block.forward), dynamic=False)
 
 
 def make_norm(name: str, model: ModelSpec, lanes: int) -> Norm:

@@ -57,17 +57,17 @@ def watch(specs: Sequence[RunSpec], say: Callable[[str], None]) -> Watched:
     due, found = set(watched_steps(steps)), Watched(onset=[None] * len(specs))
     largest_S, said = torch.zeros(len(specs)), time.monotonic()
     for step in range(steps + 1):
-        tokens_SBT = torch.from_numpy(np.stack([lane.next() for lane in data]))
+        tokens_SBT = np.stack([lane.next() for lane in data])
         inside = look(stack, seen_BT) if step in due else None
         if step < steps:
-            rates = [rate(spec, step + 1) for spec in specs]
-            stats = stack.step(step + 1, tokens_SBT, stack.params_SP.new_tensor(rates).unsqueeze(1))
+            rates_S = np.array([rate(spec, step + 1) for spec in specs])
+            stats = stack.step(stack.inputs(step + 1, tokens_SBT[None], rates_S[None]).at(0))
             found.losses.append(stats.loss_S.tolist())
             _note_onset(found, step + 1, stats)
             loss_S, norm_S = stats.loss_S, stats.norm_S
             largest_S = torch.fmax(largest_S, norm_S.masked_fill(~norm_S.isfinite(), 0.0))
         else:
-            loss_S, grad_SP = stack.gradients(tokens_SBT)
+            loss_S, grad_SP = stack.gradients(torch.from_numpy(tokens_SBT))
             norm_S = torch.linalg.vector_norm(grad_SP, dim=1)
         if inside is not None:
             _note_rows(found, step, specs, inside, loss_S, norm_S)

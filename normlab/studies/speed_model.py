@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
+import numpy as np
 
 from normlab.config.schema import ModelSpec, OptimSpec, RunSpec
 from normlab.studies.flops import norm_share, step_flops
@@ -31,14 +31,14 @@ def specs() -> dict[str, RunSpec]:
 def step_call(spec: RunSpec, device: str) -> tuple[Stack, Call]:
     """A stack of one lane, and the call that moves it by one step, batch after batch."""
     data = TrainingData(TASKS[spec.task.name](spec.task), spec)
-    batches = [torch.from_numpy(data.next()).unsqueeze(0).to(device) for _ in range(BATCHES)]
     stack, done = Stack([spec], device), 0
-    rate_S1 = torch.full((1, 1), spec.optim.lr, dtype=stack.params_SP.dtype, device=device)
+    batches = np.stack([data.next()[None] for _ in range(BATCHES)])
+    inputs = stack.inputs(1, batches, np.full((BATCHES, 1), spec.optim.lr))
 
     def call() -> object:
         nonlocal done
         done += 1
-        return stack.step(done, batches[done % BATCHES], rate_S1)
+        return stack.step(inputs.at(done % BATCHES))
 
     return stack, call
 

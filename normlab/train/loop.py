@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +15,13 @@ from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord
 from normlab.train.circumstances import describe_built, describe_machine, reset_peak_memory
 from normlab.train.log import Log, due_evaluations, make_record
+from normlab.train.memory import halves, lanes_that_fit
 from normlab.train.optim import rate
 from normlab.train.probes import find_in_parameters, find_producer
-from normlab.train.stack import Stack, StepStats
+from normlab.train.program import Statistics, program_for
+from normlab.train.stack import Stack
 from normlab.train.tasks import TASKS, TrainingData, validation_set
 
-CHUNK = 10  # steps whose batches are drawn, and whose statistics are read, together
 PROGRESS_SECONDS = 0.5
 
 
@@ -33,27 +35,63 @@ class Progress:
     alive: list[bool]
 
 
+@dataclass(frozen=True)
+class Engine:
+    """What may change the last digits of a result, beside the device: blocks fused by torch.compile, and matrix
+    products in TF32 (10 bits of mantissa) on a GPU."""
+
+    compiled: bool = False
+    tf32: bool = False
+
+
 def train_stack(
     specs: Sequence[RunSpec],
     *,
     thresholds: Thresholds,
     device: str = "cpu",
+    engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[RunRecord]:
     """Train all `specs`, one lane each, and return their records in the same order.
 
     The specs must share their structure (`structure_of`). A lane that becomes non-finite is frozen and its record says
-    where; the others go on as if it were not there. `on_progress` is called about twice a second and may raise to stop.
-    Raises ValueError for specs of several structures.
+    where; the others go on as if it were not there. Lanes that do not fit into a GPU's memory together are trained in
+    parts, one after the other. `on_progress` is called about twice a second and may raise to stop. Raises ValueError
+    for specs of several structures.
     """
     if len({structure_of(spec) for spec in specs}) != 1:
         raise ValueError("expected specs of one structure (only seed, rate, warm-up, decay and clip may differ)")
+    records: list[RunRecord] = []
+    parts = deque(lanes_that_fit(specs, device))
+    while parts:
+        part = parts.popleft()
+        try:
+            records += _train(part, thresholds, device, engine or Engine(), on_progress)
+        except torch.OutOfMemoryError:
+            if len(part) == 1:
+                raise
+        else:
+            continue
+        # Here the error and all that it held are gone.
+        parts.extendleft(reversed(halves(part, device)))
+    return records
+
+
+def _train(
+    specs: Sequence[RunSpec],
+    thresholds: Thresholds,
+    device: str,
+    engine: Engine,
+    on_progress: Callable[[Progress], None] | None,
+) -> list[RunRecord]:
     reset_peak_memory(device)
+    torch.set_float32_matmul_precision("high" if engine.tf32 else "highest")
     started = said = time.monotonic()
     task = TASKS[specs[0].task.name](specs[0].task)
     data = [TrainingData(task, spec) for spec in specs]
     held_out_BT = torch.from_numpy(validation_set(task)).to(device)
-    stack, log = Stack(specs, device), Log(len(specs))
+    stack, log = Stack(specs, device, engine.compiled), Log(len(specs))
+    program = program_for(stack)
     peak_rate_S = np.zeros(len(specs))
 
     def evaluate(step: int) -> None:
@@ -65,26 +103,30 @@ def train_stack(
                 log.lanes[lane].onset = {"step": step, "kind": "loss", **found}
         stack.alive_S &= loss_S.isfinite()
 
+    def draw(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        tokens_KSBT = np.stack([[lane.next() for lane in data] for _ in range(first, last + 1)])
+        return tokens_KSBT, np.array([[rate(spec, step) for spec in specs] for step in range(first, last + 1)])
+
     evaluate(0)
-    done = 0
-    for due in due_evaluations(specs[0]):
-        while done < due and any(lane.alive for lane in log.lanes):
-            count = min(CHUNK, due - done)
-            tokens_KSBT = torch.from_numpy(np.stack([[lane.next() for lane in data] for _ in range(count)])).to(device)
-            rates_KS = np.array([[rate(spec, done + 1 + k) for spec in specs] for k in range(count)])
-            peak_rate_S = np.maximum(peak_rate_S, rates_KS.max(0))
-            rates_KS1 = torch.from_numpy(rates_KS).to(stack.params_SP.dtype).to(device).unsqueeze(-1)
-            stats = [stack.step(done + 1 + k, tokens_KSBT[k], rates_KS1[k]) for k in range(count)]
-            _note(stack, log, done + 1, stats, tokens_KSBT)
-            done += count
-            if on_progress and time.monotonic() - said > PROGRESS_SECONDS:
-                said = time.monotonic()
-                on_progress(Progress(done, specs[0].train.steps, stats[-1].loss_S.tolist(), stack.alive_S.tolist()))
+    due, chunks = set(due_evaluations(specs[0])), [*_chunks(specs[0], program.chunk)]
+    following = draw(*chunks[0])
+    for (first, last), after in zip(chunks, [*chunks[1:], None], strict=True):
         if not any(lane.alive for lane in log.lanes):
             break
-        evaluate(due)
+        (tokens_KSBT, rates_KS), peak_rate_S = following, np.maximum(peak_rate_S, following[1].max(0))
+        program.start(stack.inputs(first, tokens_KSBT, rates_KS))
+        if after:  # Drawn while a GPU is busy with the chunk.
+            following = draw(*after)
+        stats = program.read()
+        _note(stack, log, first, stats, tokens_KSBT)
+        if last in due and any(lane.alive for lane in log.lanes):
+            evaluate(last)
+        if on_progress and time.monotonic() - said > PROGRESS_SECONDS:
+            said = time.monotonic()
+            alive = [lane.alive for lane in log.lanes]
+            on_progress(Progress(last, specs[0].train.steps, stats.loss_KS[-1].tolist(), alive))
 
-    timing = describe_machine(device, time.monotonic() - started, len(specs))
+    timing = describe_machine(device, time.monotonic() - started, len(specs)) | vars(engine)
     built = describe_built(stack, peak_rate_S)
     losses = task.losses()
     return [
@@ -92,19 +134,27 @@ def train_stack(
     ]
 
 
-def _note(stack: Stack, log: Log, first: int, stats: Sequence[StepStats], tokens_KSBT: torch.Tensor) -> None:
+def _chunks(spec: RunSpec, size: int) -> Iterator[tuple[int, int]]:
+    """First and last steps of the chunks: at most `size` steps, and none reaches across an evaluation."""
+    done = 0
+    for due in due_evaluations(spec):
+        while done < due:
+            last = min(done + size, due)
+            yield done + 1, last
+            done = last
+
+
+def _note(stack: Stack, log: Log, first: int, stats: Statistics, tokens_KSBT: np.ndarray) -> None:
     """Put a chunk of steps into the log and find the producer for each lane that ended in it.
 
     A frozen lane still has the parameters that it had before its onset step, so that step can be run again."""
     lived = [lane.alive for lane in log.lanes]
-    loss_KS, norm_KS = (torch.stack([getattr(s, name) for s in stats]).cpu().numpy() for name in ("loss_S", "norm_S"))
-    fine_K3S = torch.stack([torch.stack(s[2:]) for s in stats]).cpu().numpy()
-    log.add_steps(first, loss_KS, norm_KS, fine_K3S)
+    log.add_steps(first, *stats)
     for lane, entry in enumerate(log.lanes):
         if lived[lane] and entry.onset:
             if entry.onset["kind"] == "parameter":
                 found = find_in_parameters(stack.model, stack.optimizer, lane)
             else:
-                tokens_BT = tokens_KSBT[entry.onset["step"] - first, lane]
+                tokens_BT = torch.from_numpy(tokens_KSBT[entry.onset["step"] - first, lane]).to(stack.device)
                 found = find_producer(stack.specs[lane], stack.params_SP[lane], tokens_BT, stack.device)
             entry.onset.update(found)

@@ -17,16 +17,26 @@ from normlab.config.schema import OptimSpec, RunSpec
 
 
 class Optimizer:
-    """Base: holds the per-lane weight decay; `update` changes the parameters in place."""
+    """Base: holds the per-lane weight decay; `update` changes the parameters in place. With `looks` it may read values.
 
-    def __init__(self, specs: Sequence[OptimSpec], params_SP: Tensor) -> None:
-        self.spec = specs[0]
+    What hangs on the number of the step comes in as numbers, so that a captured CUDA graph can be fed new ones."""
+
+    def __init__(self, specs: Sequence[OptimSpec], params_SP: Tensor, looks: bool = True) -> None:
+        self.spec, self.looks = specs[0], looks
         decay = [spec.weight_decay for spec in specs]
         self.decay_S1 = params_SP.new_tensor(decay).unsqueeze(1) if any(decay) else None
 
-    def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, step: int) -> None:
-        """One step at `rate_S1`; `step` counts from 1."""
+    def corrections(self, step: int) -> tuple[float, float]:
+        """Factor on the rate, and eps, of step 1, 2, ..."""
+        return 1.0, 0.0
+
+    def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, corrections_2: Tensor) -> None:
+        """One step at `rate_S1`, with `corrections` as a tensor. A lane at rate 0 keeps its parameters."""
         raise AssertionError("an optimiser defines update")
+
+    def state(self) -> list[Tensor]:
+        """The tensors that `update` changes beside the parameters."""
+        return []
 
     def _decayed(self, params_SP: Tensor, grad_SP: Tensor) -> Tensor:
         return grad_SP if self.decay_S1 is None else torch.addcmul(grad_SP, params_SP, self.decay_S1)
@@ -35,45 +45,72 @@ class Optimizer:
 class Adam(Optimizer):
     """Adam with bias correction; weight decay is added to the gradient (L2). Source: arXiv:1412.6980, algorithm 1."""
 
-    def __init__(self, specs: Sequence[OptimSpec], params_SP: Tensor) -> None:
-        super().__init__(specs, params_SP)
+    def __init__(self, specs: Sequence[OptimSpec], params_SP: Tensor, looks: bool = True) -> None:
+        super().__init__(specs, params_SP, looks)
         self.mean_SP = torch.zeros_like(params_SP)
         self.square_SP = torch.zeros_like(params_SP)
         self.scratch_SP = torch.empty_like(params_SP)
 
-    def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, step: int) -> None:
-        grad_SP = self._decayed(params_SP, grad_SP)
-        self._moment_step(params_SP, grad_SP, rate_S1, step)
+    def corrections(self, step: int) -> tuple[float, float]:
+        # m / c1 / (sqrt(v) / c2 + eps) is c2 / c1 times m / (sqrt(v) + c2 eps), which saves a pass over the buffer.
+        correction2 = math.sqrt(1 - self.spec.beta2**step)
+        return correction2 / (1 - self.spec.beta1**step), self.spec.eps * correction2
 
-    def _moment_step(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, step: int) -> None:
+    def state(self) -> list[Tensor]:
+        return [self.mean_SP, self.square_SP]
+
+    def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, corrections_2: Tensor) -> None:
+        grad_SP = self._decayed(params_SP, grad_SP)
+        self._moment_step(params_SP, grad_SP, rate_S1 * corrections_2[0], corrections_2[1])
+
+    def _moment_step(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, eps: Tensor) -> None:
+        step = self._by_lane if self.looks else self._all_lanes
+        step(params_SP, grad_SP, rate_S1, eps)
+
+    def _all_lanes(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, eps: Tensor) -> None:
+        """Every lane in each call, and nothing that waits for the device."""
         beta1, beta2 = self.spec.beta1, self.spec.beta2
-        correction1, correction2 = 1 - beta1**step, math.sqrt(1 - beta2**step)
         self.mean_SP.lerp_(grad_SP, 1 - beta1)
         self.square_SP.mul_(beta2).addcmul_(grad_SP, grad_SP, value=1 - beta2)
-        # m / (sqrt(v) / c2 + eps) with c2 moved outside, to save a pass over the buffer.
         torch.sqrt(self.square_SP, out=self.scratch_SP)
-        self.scratch_SP.add_(self.spec.eps * correction2)
+        self.scratch_SP.add_(eps)
         torch.div(self.mean_SP, self.scratch_SP, out=self.scratch_SP)
-        params_SP.addcmul_(self.scratch_SP, rate_S1, value=-correction2 / correction1)
+        params_SP.addcmul_(self.scratch_SP, rate_S1, value=-1)
+
+    def _by_lane(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, eps: Tensor) -> None:
+        """The same in one pass a lane, by torch's fused kernel, whose own corrections are 1 so late in the training."""
+        late, eps_value = [torch.tensor(1e9)], float(eps)
+        for lane, rate in enumerate(rate_S1.flatten().tolist()):
+            if rate:
+                buffers = (params_SP, grad_SP, self.mean_SP, self.square_SP)
+                param, grad, mean, square = ([x_SP[lane]] for x_SP in buffers)
+                torch._fused_adam_(
+                    param, grad, mean, square, [], late,
+                    lr=rate, beta1=self.spec.beta1, beta2=self.spec.beta2, eps=eps_value,
+                    weight_decay=0.0, amsgrad=False, maximize=False,
+                )  # fmt: skip
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay: the parameters shrink by rate * decay first. Source: arXiv:1711.05101."""
 
-    def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, step: int) -> None:
+    def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, corrections_2: Tensor) -> None:
         if self.decay_S1 is not None:
             params_SP.mul_(1 - rate_S1 * self.decay_S1)
-        self._moment_step(params_SP, grad_SP, rate_S1, step)
+        self._moment_step(params_SP, grad_SP, rate_S1 * corrections_2[0], corrections_2[1])
 
 
 class SGD(Optimizer):
     """Gradient descent with heavy-ball momentum (no dampening); weight decay is added to the gradient (L2)."""
 
-    def __init__(self, specs: Sequence[OptimSpec], params_SP: Tensor) -> None:
-        super().__init__(specs, params_SP)
+    def __init__(self, specs: Sequence[OptimSpec], params_SP: Tensor, looks: bool = True) -> None:
+        super().__init__(specs, params_SP, looks)
         self.velocity_SP = torch.zeros_like(params_SP) if self.spec.momentum else None
 
-    def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, step: int) -> None:
+    def state(self) -> list[Tensor]:
+        return [] if self.velocity_SP is None else [self.velocity_SP]
+
+    def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, corrections_2: Tensor) -> None:
         grad_SP = self._decayed(params_SP, grad_SP)
         if self.velocity_SP is not None:
             grad_SP = self.velocity_SP.mul_(self.spec.momentum).add_(grad_SP)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,19 @@ from normlab.model.layers import ALIGN
 from normlab.train.optim import OPTIMIZERS, Optimizer, clip_factors
 
 EVALUATION_CHUNK = 64  # sequences at once; fixed, so that the sums keep their order
+
+
+class StepInputs(NamedTuple):
+    """What a step needs, or, with a leading axis K, what K steps need: tokens (S, B, T), each lane's rate (S, 1), and
+    the optimiser's corrections (2,)."""
+
+    tokens_SBT: Tensor
+    rate_S1: Tensor
+    corrections_2: Tensor
+
+    def at(self, k: int) -> StepInputs:
+        """Those of the `k`-th step."""
+        return StepInputs(*(values[k] for values in self))
 
 
 class StepStats(NamedTuple):
@@ -31,14 +45,22 @@ class StepStats(NamedTuple):
 
 
 class Stack:
-    """Model, flat parameters, optimiser and the mask of living lanes."""
+    """Model, flat parameters, optimiser and the mask of living lanes.
 
-    def __init__(self, specs: Sequence[RunSpec], device: str = "cpu") -> None:
+    `looks` says whether a step may look at values on its way, which is free on the CPU and makes it wait for a GPU.
+    `compiled` lets torch.compile fuse the blocks for training; its last digits are others."""
+
+    def __init__(
+        self, specs: Sequence[RunSpec], device: str = "cpu", compiled: bool = False, looks: bool | None = None
+    ) -> None:
         self.specs, self.device = specs, device
+        self.looks = device == "cpu" if looks is None else looks
         self.model: Decoder = build(specs, device)
+        self.model.compiled = compiled
         self.params_SP = flatten(self.model)
         self.leaves = list(self.model.parameters())
-        self.optimizer: Optimizer = OPTIMIZERS[specs[0].optim.name]([s.optim for s in specs], self.params_SP)
+        optimizer = OPTIMIZERS[specs[0].optim.name]
+        self.optimizer: Optimizer = optimizer([s.optim for s in specs], self.params_SP, self.looks)
         clips = [spec.optim.clip for spec in specs]
         self.clip_S = (
             self.params_SP.new_tensor([float("inf") if clip is None else clip for clip in clips])
@@ -67,21 +89,39 @@ class Stack:
         grad_SP = torch.cat([grad.reshape(len(loss_S), -1) for grad in grads], dim=1)
         return loss_S.detach(), grad_SP.div_(scale) if scale != 1 else grad_SP
 
-    def step(self, step: int, tokens_SBT: Tensor, rate_S1: Tensor) -> StepStats:
+    def inputs(self, first: int, tokens_KSBT: np.ndarray, rates_KS: np.ndarray) -> StepInputs:
+        """What K steps from step `first` on need, on the stack's device."""
+        corrections_K2 = [self.optimizer.corrections(first + k) for k in range(len(rates_KS))]
+        numbers = (torch.tensor(rates_KS).unsqueeze(-1), torch.tensor(corrections_K2, dtype=torch.float64))
+        rates_KS1, corrections = (values.to(self.params_SP.dtype).to(self.device) for values in numbers)
+        return StepInputs(torch.from_numpy(tokens_KSBT).to(self.device), rates_KS1, corrections)
+
+    def step(self, inputs: StepInputs) -> StepStats:
         """Update every living lane once, at its own rate; a lane that is or becomes non-finite is frozen as it was."""
-        loss_S, grad_SP = self.gradients(tokens_SBT)
+        loss_S, grad_SP = self.gradients(inputs.tokens_SBT)
         norm_S = torch.linalg.vector_norm(grad_SP, dim=1)
-        loss_fine_S, grad_fine_S = loss_S.isfinite(), finite_rows(grad_SP)
+        # A finite norm has no other than finite parts, and it is there already.
+        grad_fine_S = norm_S.isfinite() if self.looks else grad_SP.isfinite().all(1)
+        if self.looks and not bool(grad_fine_S.all()):
+            grad_fine_S = grad_SP.isfinite().all(1)
+        loss_fine_S = loss_S.isfinite()
         moves_S1 = (self.alive_S & loss_fine_S & grad_fine_S).unsqueeze(1)
-        grad_SP.masked_fill_(~moves_S1, 0.0)
+        rate_S1 = inputs.rate_S1
+        if not (self.looks and bool(moves_S1.all())):
+            grad_SP.masked_fill_(~moves_S1, 0.0)
+            rate_S1 = rate_S1.masked_fill(~moves_S1, 0.0)
         if self.clip_S is not None:
             # A frozen lane's norm may be NaN; its factor must not bring the NaN back.
             grad_SP.mul_(clip_factors(norm_S, self.clip_S).nan_to_num(0.0).unsqueeze(1))
         with torch.no_grad():
-            self.optimizer.update(self.params_SP, grad_SP, rate_S1.masked_fill(~moves_S1, 0.0), step)
-        params_fine_S = finite_rows(self.params_SP)
-        self.alive_S = moves_S1.squeeze(1) & params_fine_S
+            self.optimizer.update(self.params_SP, grad_SP, rate_S1, inputs.corrections_2)
+        params_fine_S = finite_rows(self.params_SP, self.looks)
+        self.alive_S.copy_(moves_S1.squeeze(1) & params_fine_S)
         return StepStats(loss_S, norm_S, loss_fine_S, grad_fine_S, params_fine_S)
+
+    def state(self) -> list[Tensor]:
+        """The tensors that a step changes."""
+        return [self.params_SP, self.alive_S, *self.optimizer.state()]
 
     @torch.no_grad()
     def evaluate(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,10 +156,11 @@ def flatten(model: Decoder) -> Tensor:
     return flat_SP
 
 
-def finite_rows(x_SP: Tensor) -> Tensor:
+def finite_rows(x_SP: Tensor, looks: bool = True) -> Tensor:
     """Whether each row (S,) holds finite numbers only."""
-    # A row with a NaN or an infinity has no finite sum, and a sum is one fast pass. A finite row's sum may overflow.
-    sums_fine_S = x_SP.sum(1).isfinite()
-    if not x_SP.is_cuda and bool(sums_fine_S.all()):
-        return sums_fine_S
+    if looks:
+        # A row with a NaN or an infinity has no finite sum, and a sum is one fast pass. A finite row's may overflow.
+        sums_fine_S = x_SP.sum(1).isfinite()
+        if bool(sums_fine_S.all()):
+            return sums_fine_S
     return x_SP.isfinite().all(1)

@@ -13,6 +13,9 @@ _EVERY_STEP = ("step", "train_loss", "grad_norm")  # the columns with a value in
 def parse_curve(text: str) -> Columns:
     """The curve column by column, None for an empty cell; ValueError for anything but a table of numbers."""
     names, lines = _split(text)
+    for number, line in enumerate(lines, 2):
+        if line.count(",") != len(names) - 1:
+            raise ValueError(f"line {number} has {line.count(',') + 1} cells, its header {len(names)}")
     rows = [line.rstrip(",").split(",") for line in lines]
     return dict(zip(names, _columns(rows, len(names)), strict=True))
 
@@ -26,11 +29,13 @@ def parse_evaluations(text: str) -> Columns:
         raise ValueError(f"expected the columns {','.join(_EVERY_STEP)} first, got {','.join(names[:3])}")
     nothing = "," * (len(names) - 3)
     rows = [line.split(",") for line in lines if not line.endswith(nothing)]
+    if any(len(row) != len(names) for row in rows):
+        raise ValueError("its lines have not all as many cells as its header")
     return dict(zip(names, _columns(rows, len(names)), strict=True))
 
 
 def _split(text: str) -> tuple[list[str], list[str]]:
-    """Names of the columns, and the lines below them, all with the same number of cells."""
+    """Names of the columns, and the lines below them, which have as many cells as the header all together."""
     if not text:
         raise ValueError("expected a header and rows, got an empty file")
     head, *lines = text.split("\n")
@@ -38,10 +43,8 @@ def _split(text: str) -> tuple[list[str], list[str]]:
         raise ValueError("its last line has no end: half a file?")
     if "\r" in text:
         head, lines = head.rstrip("\r"), [line.rstrip("\r") for line in lines]
-    commas = head.count(",")
-    for number, line in enumerate(lines, 2):
-        if line.count(",") != commas:
-            raise ValueError(f"line {number} has {line.count(',') + 1} cells, its header {commas + 1}")
+    if text.count(",") != head.count(",") * (len(lines) + 1):
+        raise ValueError("its lines have not all as many cells as its header")
     return head.split(","), lines
 
 

@@ -18,12 +18,13 @@ from normlab.analysis.verdicts import Judged, judge_all, verdicts_json
 from normlab.store import strict_json
 
 
-def write_article(folder: str | Path) -> list[Path]:
+def write_article(folder: str | Path | Evidence, judged: Sequence[Judged] | None = None) -> list[Path]:
     """Write tables, figures, verdicts.json, REPORT.md and report.html of a reproduction; the same inputs give the same
     bytes. A single results folder gets all of it but the tables, which its own stand for. Returns the files written;
-    older ones that no longer apply are removed. ResultsError if the folder is no results folder."""
-    evidence = Evidence.open(folder)
-    judged = judge_all(evidence)
+    older ones that no longer apply are removed. `judged`: what `judge_all` gave, where it was asked already.
+    ResultsError if the folder is no results folder."""
+    evidence = folder if isinstance(folder, Evidence) else Evidence.open(folder)
+    judged = judge_all(evidence) if judged is None else judged
     files = dict(_files(evidence, judged, make_report(evidence, judged)))
     for name in _possible(evidence):
         if name not in files:

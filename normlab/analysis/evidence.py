@@ -75,6 +75,8 @@ class Evidence:
 
     def measure(self, name: str) -> Measure | None:
         """The measure of that name; None if it is not there."""
+        if name in self.folders and name not in self._read and not (self.folders[name] / measures.NAME).is_file():
+            return None  # A training study, which takes long to read where it is large.
         found = self._study(name)
         return found if isinstance(found, Measure) else None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,9 +12,11 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from normlab.analysis.bands import spread_out
 from normlab.analysis.canvas import MAX_PANELS, outer, panels, plain
 from normlab.analysis.cells import outcome_text
 from normlab.analysis.frames import Results
+from normlab.analysis.reading import Taken
 from normlab.analysis.tables import row_axis, split_axes
 
 _MAP = "viridis"
@@ -23,18 +27,22 @@ def draw(results: Results) -> Figure:
     colour is the largest value over the seeds; a map ends where the last run of its condition ends."""
     rows = row_axis(results)
     axes_names = [*split_axes(results, rows), *([rows] if rows else [])]
-    conditions = list(results.by(axes_names).items())
+    conditions, points = list(results.by(axes_names).items()), _points(results, rows)
+    kept = spread_out(points)
+    if len(kept) < len(points):
+        conditions = [(key, runs) for key, runs in conditions if key[-1] in set(kept)]
     shown = conditions[:MAX_PANELS]
     title = "largest activation RMS of the residual stream by layer and step"
     if len(shown) < len(conditions):
         title += f" (first {len(shown)} of {len(conditions)} panels)"
-    points = max((len(axis.points) for axis in results.study.axes if axis.name == rows), default=1)
-    columns = points if len(conditions) > points > 1 and points <= 9 else 0
+    if len(kept) < len(points):
+        title += f" ({len(kept)} of {len(points)} points of {rows})"
+    columns = len(kept) if len(conditions) > len(kept) > 1 and len(kept) <= 9 else 0
     size = (min(2.4, max(1.5, 12 / columns)), 1.9) if columns else (2.6, 2.1)
     note = "Per token, over the validation set" + (", largest over seeds" if len(results.study.seeds) > 1 else "")
     note += "; above each map how its runs ended (final validation loss in nats); grey: nothing there"
     figure, axes = panels(results, len(shown), title, size=size, columns=columns, note=note)
-    maps = {key: _map(results.activations, runs) for key, runs in shown}
+    maps = {key: _map(results.taken, runs) for key, runs in shown}
     norm = _norm(list(maps.values()))
     for axis, (key, runs) in zip(axes, shown, strict=True):
         _draw_map(axis, maps[key], norm, float(runs["train.eval_every"].max()))
@@ -42,11 +50,11 @@ def draw(results: Results) -> Figure:
         axis.set_title(plain(f"{name}\n{outcome_text(runs)}".replace("), ", "),\n")), fontsize=7)
         axis.grid(False)
         axis.set_facecolor("#e6e6e6")
-    deepest = results.activations["layer"].max()
+    deepest = max((max(taken.layers, default=0) for taken in results.taken.values()), default=1)
     last = float(results.runs["train.steps"].max())
     half = float(results.runs["train.eval_every"].max()) / 2
     axes[0].set_xlim(-half, last + half)
-    axes[0].set_ylim(-0.5, (deepest if deepest == deepest else 1) + 0.5)
+    axes[0].set_ylim(-0.5, deepest + 0.5)
     axes[0].yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes[0].xaxis.set_major_locator(MaxNLocator(3, integer=True))
     outer(axes, "step", "layer (0 = embedding)")
@@ -54,12 +62,25 @@ def draw(results: Results) -> Figure:
     return figure
 
 
-def _map(activations: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def _points(results: Results, rows: str | None) -> list[str]:
+    """Labels of the points of the axis `rows`."""
+    return [point.label for axis in results.study.axes if axis.name == rows for point in axis.points]
+
+
+def _map(taken: Mapping[str, Taken], runs: pd.DataFrame) -> pd.DataFrame:
     """Largest finite RMS over the runs: a row a layer, a column a step."""
-    mine = activations[activations["id"].isin(runs["id"]) & np.isfinite(activations["rms"])]
-    found = mine.pivot_table(index="layer", columns="step", values="rms", aggfunc="max", observed=True)
-    # A layer that is never finite keeps its place.
-    return found if found.empty else found.reindex(range(int(found.index.max()) + 1))
+    mine = [taken[run_id] for run_id in runs["id"] if run_id in taken]
+    steps = np.unique(np.concatenate([one.steps for one in mine])) if mine else np.empty(0)
+    found = np.full((max((max(one.layers, default=-1) for one in mine), default=-1) + 1, len(steps)), np.nan)
+    for one in mine:
+        place = np.ix_(one.layers, np.searchsorted(steps, one.steps))
+        found[place] = np.fmax(found[place], np.where(np.isfinite(one.rms), one.rms, np.nan).T)
+    there = np.isfinite(found)
+    if not there.any():
+        return pd.DataFrame()
+    # A layer that is never finite keeps its place below others; a step without any is left out.
+    deepest, kept = int(np.flatnonzero(there.any(axis=1))[-1]), there.any(axis=0)
+    return pd.DataFrame(found[: deepest + 1, kept], columns=steps[kept])
 
 
 def _norm(maps: list[pd.DataFrame]) -> LogNorm:

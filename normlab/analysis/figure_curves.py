@@ -1,4 +1,5 @@
-"""Loss against step: validation loss solid, training loss faint, a thin line a seed, a cross at the NaN onset."""
+"""Loss against step: validation loss solid, training loss faint, a thin line a seed, a cross at the NaN onset; of very
+many runs the median and a band from 10 to 90 % of them instead."""
 
 from __future__ import annotations
 
@@ -7,12 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation
 
+from normlab.analysis.bands import band_words, loss_band, spread_out, too_many
 from normlab.analysis.canvas import GREY, MAX_PANELS, colours, loss_range, outer, panels, plain, reference_lines
 from normlab.analysis.cells import outcome_text
 from normlab.analysis.frames import Results
@@ -52,7 +57,7 @@ class _Marks:
 
 @dataclass(frozen=True)
 class _Losses:
-    curves: Mapping[str, pd.DataFrame]
+    results: Results
     evaluations: Mapping[str, pd.Series]
     bottom: float
     top: float
@@ -60,24 +65,27 @@ class _Losses:
 
 
 def _losses(results: Results) -> _Losses:
-    curves = {str(name): curve for name, curve in results.curves.groupby("id", sort=False, observed=True)}
-    return _Losses(curves, results.evaluations, *loss_range(results.runs, results.curves["val_loss"]))
+    finite = [taken.to_numpy() for taken in results.evaluations.values()]
+    losses = pd.Series(np.concatenate(finite) if finite else [], dtype=float)
+    return _Losses(results, results.evaluations, *loss_range(results.runs, losses))
 
 
 def draw(results: Results) -> Figure:
     """Up to six conditions share a panel; more get a panel for each combination of the axes that are not the rows of
-    the outcome table."""
-    groups = _groups(results)
+    the outcome table. Of very many conditions in a panel some are shown, of very many runs their quantiles."""
+    groups, points = _groups(results)
     shown = dict(list(groups.items())[:MAX_PANELS])
     single = len(groups) == 1
+    bands = too_many(sum(len(line.runs) for line in lines) for lines in shown.values())
     title = "validation loss by step"
     if len(shown) < len(groups):
         title += f" (first {len(shown)} of {len(groups)} panels)"
+    if points:
+        title += f" ({points})"
+    if bands:
+        title += f" ({band_words(len(line.runs) for lines in shown.values() for line in lines)})"
     losses = _losses(results)
-    note = "A line a seed: validation loss solid, training loss faint"
-    note += f"; a triangle where a validation loss first passes {losses.top:.1f}" if losses.cut else ""
-    marked = losses.cut or (results.runs["outcome"] == "nan").any()
-    note += "; marks at one place stand one below the other" if marked else ""
+    note = _note(results, losses, bands)
     note += "" if single else "; above each panel how its runs ended (final validation loss in nats)"
     above = 0 if single else max(len(_outcomes(lines)) for lines in shown.values())
     size = (6.0, 4.0) if single else (2.9, 2.4 + above * _LINE / 72)
@@ -94,28 +102,44 @@ def draw(results: Results) -> Figure:
             axis.annotate(plain(text), (0, 1), fontsize=6.5, color=GREY, **where)
         marks = _Marks(axis, (last, span))
         for line in lines:
-            _draw_condition(marks, line, losses, *looks[line.label])
+            (_draw_band if bands else _draw_condition)(marks, line, losses, *looks[line.label])
         reference_lines(axis, pd.concat([line.runs for line in lines]), results)
     axes[0].set_ylim(losses.bottom - 0.07 * span, losses.top + 0.08 * span)
     axes[0].set_xlim(0, last * 1.02)
     outer(axes, "step", "loss (nats)")
-    _legend(figure, results, next(iter(shown.values())), looks, single)
+    _legend(figure, results, next(iter(shown.values())), looks, single, bands)
     return figure
 
 
-def _groups(results: Results) -> dict[str, list[_Line]]:
-    """Lines by panel title."""
+def _note(results: Results, losses: _Losses, bands: bool) -> str:
+    nan = bool((results.runs["outcome"] == "nan").any())
+    if bands:
+        note = "A line is the median over the runs of a setting, its band holds those from 10 to 90 %; single runs and"
+        note += " training losses are not drawn"
+        note += "; from its onset on a run that became nan counts as above all others" if nan else ""
+        return note + (f"; what lies above {losses.top:.1f} is drawn there" if losses.cut or nan else "")
+    note = "A line a seed: validation loss solid, training loss faint"
+    note += f"; a triangle where a validation loss first passes {losses.top:.1f}" if losses.cut else ""
+    return note + ("; marks at one place stand one below the other" if losses.cut or nan else "")
+
+
+def _groups(results: Results) -> tuple[dict[str, list[_Line]], str]:
+    """Lines by panel title, and how many points of the panels' axis they are where not all are taken."""
     axes = [axis.name for axis in results.study.axes]
     conditions = results.by(axes)
     names = {key: results.name(axes, key) or results.study.name for key in conditions}
     if len(conditions) <= _ONE_PANEL:
-        return {"": [_Line(names[key], runs) for key, runs in conditions.items()]}
+        return {"": [_Line(names[key], runs) for key, runs in conditions.items()]}, ""
     rows, others = row_axis(results), split_axes(results, row_axis(results))
     assert rows is not None  # without axes there is one condition
     groups: dict[str, list[_Line]] = {}
-    for key, runs in results.by([rows, *others]).items():
-        groups.setdefault(results.name(others, key[1:]), []).append(_Line(key[0], runs))
-    return groups
+    by_rows = results.by([rows, *others])
+    labels = list(dict.fromkeys(key[0] for key in by_rows))
+    kept = set(spread_out(labels))
+    for key, runs in by_rows.items():
+        if key[0] in kept:
+            groups.setdefault(results.name(others, key[1:]), []).append(_Line(key[0], runs))
+    return groups, f"{len(kept)} of {len(labels)} points of {rows}" if len(kept) < len(labels) else ""
 
 
 def _outcomes(lines: list[_Line]) -> list[str]:
@@ -127,9 +151,9 @@ def _draw_condition(marks: _Marks, line: _Line, losses: _Losses, colour: str, st
     axis = marks.axis
     width = 1.4 if len(line.runs) == 1 else 0.9
     for run_id, onset in zip(line.runs["id"], line.runs["onset_step"], strict=True):
-        if run_id not in losses.curves:
+        if run_id not in losses.results.taken:
             continue
-        curve = losses.curves[run_id]
+        curve = losses.results.curve(run_id)
         train = curve[curve["step"] % _STRIDE == 0]
         axis.plot(train["step"], train["train_loss"], color=colour, alpha=0.25, linewidth=0.5, zorder=2)
         taken = losses.evaluations.get(run_id, pd.Series(dtype=float))
@@ -146,18 +170,36 @@ def _draw_condition(marks: _Marks, line: _Line, losses: _Losses, colour: str, st
             marks.add(float(onset), last, line.label, **look)
 
 
+def _draw_band(marks: _Marks, line: _Line, losses: _Losses, colour: str, style: Any) -> None:
+    band = loss_band(line.runs, losses.results.taken)
+    low, median, high = (np.minimum(values, losses.top) for values in (band.low, band.median, band.high))
+    marks.axis.fill_between(band.at, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
+    gone = ~np.isfinite(band.median)
+    half = np.where(gone, np.nan, median)
+    marks.axis.plot(band.at, half, color=colour, linestyle=style, linewidth=1.2, zorder=3)
+    if gone.any():
+        look: Any = {"marker": "X", "color": colour, "markeredgecolor": "black", "markersize": 7, "zorder": 5}
+        marks.add(float(band.at[gone][0]), losses.top, line.label, **look)
+
+
 def _legend(
-    figure: Figure, results: Results, lines: list[_Line], looks: dict[str, tuple[str, Any]], single: bool
+    figure: Figure, results: Results, lines: list[_Line], looks: dict[str, tuple[str, Any]], single: bool, bands: bool
 ) -> None:
-    handles = []
+    handles: list[Artist] = []
     outcomes = {line.label: f"\n{outcome_text(line.runs)}" if single else "" for line in lines}
     for label, (colour, style) in looks.items():
         text = plain(label + outcomes.get(label, ""))
         handles.append(Line2D([], [], color=colour, linestyle=style, label=text))
-    handles.append(Line2D([], [], color=GREY, alpha=0.4, linewidth=0.8, label="training loss"))
+    handles.append(
+        Patch(color=GREY, alpha=0.2, linewidth=0, label="10-90 % of the runs")
+        if bands
+        else Line2D([], [], color=GREY, alpha=0.4, linewidth=0.8, label="training loss")
+    )
     if (results.runs["outcome"] == "nan").any():
         handles.append(
-            Line2D([], [], color=GREY, marker="X", markeredgecolor="black", linestyle=":", label="NaN onset")
+            Line2D([], [], color=GREY, marker="X", markeredgecolor="black", linestyle="", label="half are NaN")
+            if bands
+            else Line2D([], [], color=GREY, marker="X", markeredgecolor="black", linestyle=":", label="NaN onset")
         )
     title = None if single else row_axis(results)
     figure.legend(handles=handles, loc="outside right upper", title=title, alignment="left")

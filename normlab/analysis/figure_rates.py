@@ -1,4 +1,5 @@
-"""Final loss against learning rate: a line a condition, a point a seed; what is not finite stands in a band on top."""
+"""Final loss against learning rate: a line a condition, a point a seed; what is not finite stands in a band on top. Of
+very many runs the median and a band from 10 to 90 % of them instead, and on top the share that is not finite."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ import math
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
+from normlab.analysis.bands import band_of, band_words, too_many
 from normlab.analysis.canvas import GREY, MAX_PANELS, colours, loss_range, outer, panels, plain, reference_lines
 from normlab.analysis.frames import FINITE_OUTCOMES, Results
 from normlab.analysis.tables import LR, split_axes
@@ -19,6 +24,15 @@ from normlab.analysis.tables import LR, split_axes
 _ONE_PANEL = 6
 # Parts of the grid's decades: room of a condition at a rate, in the one panel and in a small one, and the least margin.
 _ROOM, _ROOM_SMALL, _MARGIN = 0.035, 0.07, 0.04
+_MARKED = 20  # of up to so many rates each has a mark at its median
+_EACH = (
+    "A point a run, set beside its rate where several share one; the line through the means breaks where a seed has no"
+    " final loss"
+)
+_SUMMED = (
+    "A line is the median over the runs at a rate, its band holds those from 10 to 90 %; a run without a final loss"
+    " counts as above all others, and a bar on top, as high as its strip for all of them, tells their share"
+)
 _BAND = 0.11  # height of a band, as a part of the range of losses
 MARKERS = {"trained": "o", "unsteady": "^", "stalled": "s", "diverged": "D", "nan": "X", "failed": "P", "missing": "|"}
 
@@ -33,8 +47,10 @@ def draw(results: Results) -> Figure:
     if not single and len(conditions) > MAX_PANELS:
         title += f" (first {MAX_PANELS} of {len(conditions)} panels)"
     bottom, top, cut = loss_range(results.runs, results.runs["final_loss"])
-    note = "A point a run, set beside its rate where several share one"
-    note += "; the line through the means breaks where a seed has no final loss"
+    bands_drawn = too_many(sum(map(len, group.values())) for group in groups)
+    if bands_drawn:
+        title += f" ({band_words(n for group in groups for runs in group.values() for n in _sizes(runs))} at a rate)"
+    note = _SUMMED if bands_drawn else _EACH
     note += f"; losses above {top:.1f} are drawn at {top:.1f}" if cut else ""
     figure, axes = panels(results, len(groups), title, size=(5.6, 4.0) if single else (2.7, 2.3), note=note)
     looks = colours(list(conditions))
@@ -46,13 +62,21 @@ def draw(results: Results) -> Figure:
         for i, (name, runs) in enumerate(group.items()):
             colour, style = looks[i]
             dodge = room * (i - (len(group) - 1) / 2)
-            _draw_condition(axis, runs, bands, (bottom, top), colour, style, (dodge, room))
+            if bands_drawn:
+                _draw_quantiles(axis, runs, bands, (bottom, top), colour, style, dodge)
+            else:
+                _draw_condition(axis, runs, bands, (bottom, top), colour, style, (dodge, room))
             axis.set_title("" if single else plain(name))
         reference_lines(axis, pd.concat(list(group.values())), results)
     _scale(axes, results, (bottom, top), bands, room * most / 2)
     outer(axes, "peak learning rate (optim.lr)", "final validation loss (nats)" if single else "final loss (nats)")
-    _legend(figure, results, list(conditions) if single else [], looks)
+    _legend(figure, results, list(conditions) if single else [], looks, bands_drawn)
     return figure
+
+
+def _sizes(runs: pd.DataFrame) -> list[int]:
+    """How many runs each rate has."""
+    return [int(n) for n in runs[LR].value_counts()]
 
 
 def _bands(results: Results) -> list[str]:
@@ -105,6 +129,38 @@ def _draw_condition(
     )
 
 
+def _draw_quantiles(
+    axis: Axes,
+    runs: pd.DataFrame,
+    bands: dict[str, float],
+    limits: tuple[float, float],
+    colour: str,
+    style: Any,
+    dodge: float,
+) -> None:
+    """The runs of a condition as quantiles over each rate; `dodge`: decades by which its bars are moved. A run without
+    a final loss counts as above all others."""
+    bottom, top = limits
+    values: dict[float, list[float]] = {}
+    gone: dict[tuple[str, float], int] = {}
+    for rate, outcome, loss in zip(
+        runs[LR].tolist(), runs["outcome"].tolist(), runs["final_loss"].tolist(), strict=True
+    ):
+        finite = outcome in FINITE_OUTCOMES
+        values.setdefault(rate, []).append(loss if finite else math.inf)
+        if not finite:
+            gone[outcome, rate] = gone.get((outcome, rate), 0) + 1
+    band = band_of(values)
+    axis.fill_between(band.at, np.minimum(band.low, top), np.minimum(band.high, top), color=colour, alpha=0.2, lw=0)
+    median = np.where(np.isfinite(band.median), np.minimum(band.median, top), np.nan)
+    marker = "o" if len(band.at) <= _MARKED else ""
+    axis.plot(band.at, median, color=colour, linestyle=style, linewidth=1.3, marker=marker, markersize=4, zorder=3)
+    for (outcome, rate), count in gone.items():
+        height = _BAND * (top - bottom) * count / len(values[rate])
+        x = rate * 10**dodge
+        axis.plot([x, x], [bands[outcome], bands[outcome] + height], color=colour, linewidth=2, solid_capstyle="butt")
+
+
 def _rates(results: Results) -> dict[float, str]:
     """Label of each rate, in increasing order."""
     rates = {float(p.settings[LR]): p.label for a in results.study.axes if a.name == LR for p in a.points}
@@ -148,12 +204,15 @@ def _scale(
     axes[0].set_yticks([*ticks, *centres], [*texts, *bands])
 
 
-def _legend(figure: Figure, results: Results, names: list[str], looks: list[tuple[str, Any]]) -> None:
-    handles = []
+def _legend(figure: Figure, results: Results, names: list[str], looks: list[tuple[str, Any]], bands: bool) -> None:
+    handles: list[Artist] = []
     if len(names) > 1:
         for name, (colour, style) in zip(names, looks, strict=True):
             handles.append(Line2D([], [], color=colour, linestyle=style, label=plain(name)))
-    there = set(results.runs["outcome"])
+    if bands:
+        handles.append(Line2D([], [], color=GREY, label="median"))
+        handles.append(Patch(color=GREY, alpha=0.2, linewidth=0, label="10-90 % of the runs"))
+    there = set() if bands else set(results.runs["outcome"])
     for outcome, marker in MARKERS.items():
         if outcome in there:
             fill = GREY if outcome in ("trained", "nan") else "white"

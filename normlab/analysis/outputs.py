@@ -17,14 +17,15 @@ TABLES = ("outcome", "loss_by_step", "lr_window", "lr_sensitivity", "steps_to_lo
 FIGURES = ("loss_curves", "loss_vs_lr", "activations")
 
 
-def write_outputs(path: str | Path) -> list[Path]:
-    """Write `tables/*.{csv,md,tex}` and `figures/*.{svg,png}` of a results folder; the same inputs give the same bytes.
+def write_outputs(path: str | Path | Results) -> list[Path]:
+    """Write `tables/*.{csv,md,tex}` and `figures/*.{svg,png}` of a results folder (or of results that were read from
+    one); the same inputs give the same bytes.
 
     Returns the files written; older ones that no longer apply are removed. ResultsError as `load`.
     """
     from normlab.analysis.figures import all_figures
 
-    results = load(path)
+    results = path if isinstance(path, Results) else load(path)
     files: dict[Path, bytes] = {}
     for table in all_tables(results):
         for suffix, text in table_texts(table, results).items():
@@ -40,15 +41,17 @@ def write_outputs(path: str | Path) -> list[Path]:
 
 
 def table_texts(table: Table, results: Results) -> dict[str, str]:
-    """The table by suffix: csv, md, tex. In the CSV, origin stands in columns, the same in every row."""
+    """The table by suffix: csv, md, tex. In the CSV, origin stands in columns, the same in every row; the others show
+    a table of very many rows in part, and say so."""
     origin = {"commit": commit_text(results), "device": device_text(results), "command": command_text(results)}
     if told := shortened_text(results):
         origin["shortened"] = told[0]
     data = table.data.assign(**{key: text for key, text in origin.items() if key not in table.data})
+    page = table.page()
     return {
         "csv": data.to_csv(index=False, lineterminator="\n"),
-        "md": markdown.document(table, provenance(results)),
-        "tex": latex.document(table, provenance(results)),
+        "md": markdown.document(page, provenance(results)),
+        "tex": latex.document(page, provenance(results)),
     }
 
 

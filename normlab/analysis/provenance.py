@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from normlab.analysis.frames import OUTCOMES, Results
+
+_MOST_LISTED = 24  # seeds or rates in a sentence
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,12 @@ def provenance(results: Results) -> Provenance:
 def seeds_text(results: Results) -> str:
     """`1 seed (0)` or `3 seeds (0, 1, 2)`."""
     seeds = results.study.seeds
-    return f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({', '.join(map(str, seeds))})"
+    return f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({listed(list(map(str, seeds)))})"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`0, 1, 2`; of very many the first and the last: `0, 1, ... 999`."""
+    return ", ".join(names) if len(names) <= _MOST_LISTED else f"{names[0]}, {names[1]}, ... {names[-1]}"
 
 
 def outcomes_text(results: Results) -> str:

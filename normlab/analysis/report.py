@@ -14,6 +14,7 @@ from normlab.analysis.evidence import Evidence
 from normlab.analysis.figure_overlay import Drawn, overlay_figures
 from normlab.analysis.frames import Results
 from normlab.analysis.ledger import Erratum, load_ledger
+from normlab.analysis.provenance import listed
 from normlab.analysis.readings import beside
 from normlab.analysis.report_text import (
     SECTIONS,
@@ -175,7 +176,7 @@ def _studies(evidence: Evidence) -> Table:
         found = evidence.results(name) or evidence.measure(name)
         assert found is not None  # its folder is there
         counts = outcome_counts(found, "en") if isinstance(found, Results) else found.question
-        seeds = ", ".join(map(str, found.study.seeds)) if isinstance(found, Results) else "–"
+        seeds = listed(list(map(str, found.study.seeds))) if isinstance(found, Results) else "–"
         rows.append([name, seeds, counts, place_text(found), evidence.command(name)])
     header = ["study", "seeds", "what was done", "made at", "command"]
     return Table("studies", "studies", header, rows, pd.DataFrame(rows, columns=header))

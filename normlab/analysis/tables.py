@@ -11,6 +11,7 @@ import pandas as pd
 from normlab.analysis.cells import mean_text, number, outcome_data, outcome_text, reach_data, step_data
 from normlab.analysis.frames import Results, ResultsError
 from normlab.analysis.metrics import lr_sensitivity, lr_window, spread
+from normlab.analysis.provenance import listed
 from normlab.analysis.readings import is_readings, readings_tables
 from normlab.analysis.table import Table
 
@@ -155,7 +156,7 @@ def window_table(results: Results) -> Table:
         )
     note = (
         "Decades between the ends of the longest run of neighbouring grid points at which every seed trains; ≥ where it"
-        f" touches the edge of the grid ({', '.join(labels.values())}); a single point spans 0 decades."
+        f" touches the edge of the grid ({listed(list(labels.values()))}); a single point spans 0 decades."
     )
     header = ["condition", "window (decades)", "lowest loss in it (nats)"]
     return Table("lr_window", "learning-rate window", header, rows, pd.DataFrame(data), note)
@@ -195,7 +196,7 @@ def sensitivity_table(results: Results) -> Table:
     header = ["condition", "sensitivity (nats)", "best lr", "best on grid's edge", "largest lr that trains"]
     note = (
         "Mean over the grid of min(final loss, loss at init) minus its minimum (Wortsman et al. 2023,"
-        f" arXiv:2309.14322), nan counted as the loss at init; grid {', '.join(labels.values())}."
+        f" arXiv:2309.14322), nan counted as the loss at init; grid {listed(list(labels.values()))}."
         " A net that learns nothing anywhere scores 0: never rank by this number alone."
     )
     return Table("lr_sensitivity", "learning-rate sensitivity", header, rows, pd.DataFrame(data), note)

@@ -19,13 +19,13 @@ _ASCII = str.maketrans({"±": "+/-", "–": "-", "≥": ">=", "·": "-"})
 _STYLES = {"nan": "red", "failed": "red", "missing": "dim", "diverged": "yellow", "stalled": "yellow"}
 
 
-def print_answer(path: str | Path, json: bool = False) -> None:
-    """Print what a results folder answers, and where its files are. ResultsError as `load`.
+def print_answer(path: str | Path | Results, json: bool = False) -> None:
+    """Print what a results folder (or results read from one) answers, and where its files are. ResultsError as `load`.
 
     On a terminal the tables are drawn; off it they are Markdown whose lines are as long as they need to be, since a
     drawn table would be cut to 80 columns and lose digits. With `json` one strict JSON object is printed instead.
     """
-    results = load(path)
+    results = path if isinstance(path, Results) else load(path)
     tables = [outcome_table(results)]
     if has_rates(results):
         tables += [window_table(results), sensitivity_table(results)]
@@ -53,7 +53,13 @@ def say(text: str = "", end: str = "\n") -> None:
 
 
 def print_table(table: Table) -> None:
-    """Draw the table on a terminal; write it as Markdown, with its title above, off one."""
+    """Draw the table on a terminal; write it as Markdown, with its title above, off one. Of very many rows the first."""
+    _print_page(table.page())
+    if table.cut:
+        say(table.cut)
+
+
+def _print_page(table: Table) -> None:
     if not sys.stdout.isatty():
         say(f"{table.title}\n\n{markdown.grid(table.header, table.rows)}", end="")
         return

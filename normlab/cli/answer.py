@@ -8,16 +8,16 @@ from pathlib import Path
 
 def write_and_answer(folder: Path, json: bool, silent: bool = False) -> int:
     """Write the files, print the answer unless `silent`, and return the exit code: 1 if a file could not be written."""
-    from normlab.analysis import write_outputs
+    from normlab.analysis import load, write_outputs
     from normlab.analysis.terminal import print_answer
 
-    fault = None
+    results, fault = load(folder), None
     try:
-        write_outputs(folder)
+        write_outputs(results)
     except OSError as error:
         fault = error
     if json or not silent:
-        print_answer(folder, json=json)
+        print_answer(results, json=json)
     if fault is None:
         return 0
     sys.stdout.flush()

@@ -117,8 +117,10 @@ def report(
     from normlab.analysis.verdicts import judge_all, verdicts_json
     from normlab.store import strict_json
 
-    answer = verdicts_json(judge_all(Evidence.open(folder)))
-    files, code = _written(lambda: write_article(folder))
+    evidence = Evidence.open(folder)
+    judged = judge_all(evidence)
+    answer = verdicts_json(judged)
+    files, code = _written(lambda: write_article(evidence, judged))
     if json:
         say(strict_json({**answer, "files": [str(file) for file in files]}), end="")
     elif not quiet:

@@ -85,6 +85,9 @@ def device_text(results: Results) -> str:
     return machine_text(results.manifest)
 
 
+_SWITCHES = {"compiled": "blocks compiled", "tf32": "products in TF32"}
+
+
 def machine_text(environment: Mapping[str, Any]) -> str:
     """The same from the facts that `normlab.execute.manifest.environment` gives."""
     device = str(environment.get("device", "unknown device"))
@@ -92,6 +95,7 @@ def machine_text(environment: Mapping[str, Any]) -> str:
         device = str(environment.get("device_name") or device)
     threads, torch = environment.get("threads"), _torch(environment.get("torch"))
     parts = [device, f"{threads} thread{'s' if threads != 1 else ''}" if threads else "", torch]
+    parts += [words for key, words in _SWITCHES.items() if environment.get(key)]
     return ", ".join(part for part in parts if part)
 
 

@@ -31,6 +31,11 @@ Reuse = Annotated[
     typer.Option("--reuse", metavar="DIR", help="Take runs that this results folder holds, or those below it."),
 ]
 
+Compile = Annotated[
+    bool, typer.Option("--compile", help="Fuse the blocks with torch.compile: pays in long sweeps; other last digits.")
+]
+Tf32 = Annotated[bool, typer.Option("--tf32", help="On a GPU: matrix products in TF32, 10 bits of mantissa.")]
+
 ShardText = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Only every N-th run, from the I-th on: 1/4 to 4/4.")
 ]
@@ -52,6 +57,8 @@ class Choices:
     quiet: Quiet = False
     verbose: Verbose = False
     reuse: Reuse = ()  # type: ignore[assignment]
+    compile: Compile = False
+    tf32: Tf32 = False
     executor: ExecutorName = "local"
     scheduler: Scheduler = None
     scheduler_file: SchedulerFile = None
@@ -63,6 +70,7 @@ class Choices:
         words += [f"--device {self.device}"] if self.device != "auto" else []
         words += [f"--jobs {self.jobs}"] if self.jobs else []
         words += [f"--reuse {shlex.quote(str(folder))}" for folder in self.reuse]
+        words += [option for option, on in (("--compile", self.compile), ("--tf32", self.tf32)) if on]
         words += clusters.to_resume(self)
         return " ".join([*words, "--resume"])
 

@@ -57,7 +57,7 @@ def _reproduce(quick: bool, how: Choices, interrupts: Interrupts, again: str) ->
     from normlab.execute.parts import make_plan
     from normlab.execute.sweep import Options
 
-    folder, device = how.output or FOLDER, resolve_device(how.device)
+    folder, device = how.output or FOLDER, resolve_device(how.device).switched(how.compile, how.tf32)
     plan = make_plan(quick, how.seeds, device.name)
     derived = _derived(folder, plan) if how.overwrite else []
     options = placed(Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, how.reuse), how)

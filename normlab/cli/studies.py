@@ -135,7 +135,7 @@ def _measure(
     import torch
 
     from normlab.execute.devices import Device
-    from normlab.execute.manifest import cpu_name, environment, now
+    from normlab.execute.manifest import cpu_name, now
     from normlab.measures import Measure, write_measure
 
     torch.set_num_threads(1)
@@ -149,7 +149,7 @@ def _measure(
         quick=how.quick,
         settings=settings,
         values=values,
-        environment=environment(device.name, device.title),
+        environment=device.environment(),
         started=started,
         seconds=round(time.monotonic() - begun, 1),
     )

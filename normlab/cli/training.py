@@ -129,7 +129,7 @@ def _train(request: Request, interrupts: Interrupts) -> int:
         options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, reuse, shard=shard)
         options = placed(options, how)
         _check_axis(request, study)
-        device = device_of(how)
+        device = device_of(how).switched(how.compile, how.tf32)
         if request.how.dry_run:
             return _dry_run(request, study, plan, device, options)
         watcher = make_watcher(how, folder)
@@ -244,11 +244,10 @@ def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device:
 
 
 def _not_reusable(reuse: Sequence[Path], study: Study, todo: Sequence[PlannedRun], device: Device) -> list[PlannedRun]:
-    from normlab.execute.manifest import environment
     from normlab.execute.reuse import check_sources, reusable
 
     check_sources(reuse)
-    found = reusable(todo, reuse, study, environment(device.name, device.title))
+    found = reusable(todo, reuse, study, device.environment())
     return [run for run in todo if run.id not in found]
 
 

@@ -58,7 +58,8 @@ def train_stack(setup: Setup, specs: Sequence[RunSpec], key: str, topic: str) ->
     try:
         train = boot(setup)
         report = _reporter(get_worker(), key, topic)
-        records = train(specs, thresholds=setup.thresholds, device=setup.device, on_progress=report)
+        how = {"thresholds": setup.thresholds, "device": setup.device, "engine": setup.engine}
+        records = train(specs, **how, on_progress=report)
         return [with_facts(record, _circumstances(setup.device)) for record in records]
     except Abandoned:
         return None

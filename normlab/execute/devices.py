@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from normlab.execute.manifest import cpu_name
+from normlab.config.engine import Engine
+from normlab.execute.manifest import cpu_name, environment
 from normlab.execute.target import Refused
 
 GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
@@ -14,10 +18,28 @@ GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 @dataclass(frozen=True)
 class Device:
-    """`name` as torch wants it, `title` as people call it."""
+    """`name` as torch wants it, `title` as people call it, and how the arithmetic is done on it."""
 
     name: str
     title: str
+    engine: Engine = Engine()
+
+    def environment(self) -> dict[str, Any]:
+        """Where and with what runs are made on it; for manifest.json."""
+        return environment(self.name, self.title) | self.engine.facts()
+
+    def switched(self, compiled: bool, tf32: bool) -> Device:
+        """The same with these switches; raise `Refused` if they cannot be had."""
+        if tf32 and not self.name.startswith("cuda"):
+            raise Refused(f"--tf32: expected a CUDA device, got {self.name}; products on the CPU are float32")
+        if compiled and self.name == "cpu" and not any(map(shutil.which, compilers())):
+            raise Refused(f"--compile needs a C++ compiler on the CPU; none of {', '.join(compilers())} is here")
+        return replace(self, engine=Engine(compiled, tf32))
+
+
+def compilers() -> list[str]:
+    """Where torch.compile looks for a C++ compiler."""
+    return [name for name in (os.environ.get("CXX"), "g++", "clang++") if name]
 
 
 def check_name(wanted: str) -> None:

@@ -11,7 +11,6 @@ from normlab.config.plan import PlannedRun
 from normlab.execute import estimate
 from normlab.execute.devices import Device
 from normlab.execute.journal import check_same, check_target, is_reproduction, read_journal
-from normlab.execute.manifest import environment
 from normlab.execute.measuring import done, last
 from normlab.execute.parts import Measuring, Part, Plan, Training
 from normlab.execute.reuse import reusable
@@ -95,7 +94,7 @@ def preview(plan: Plan, options: Options, device: Device) -> Preview:
     old = read_journal(folder) if options.resume else {}
     if old:
         check_same(folder, old, plan)
-    env = environment(device.name, device.title)
+    env = device.environment()
     todo = outstanding(plan, folder if options.resume else None, find_sources(options.reuse), env)
     past = past_seconds(plan, folder)
     measures = expected_seconds(todo, past)

@@ -19,7 +19,7 @@ from normlab.execute.journal import (
     read_journal,
     write_journal,
 )
-from normlab.execute.manifest import environment, now
+from normlab.execute.manifest import now
 from normlab.execute.measuring import measure
 from normlab.execute.outstanding import (
     Todo,
@@ -66,7 +66,7 @@ def reproduce(
         check_target(folder, options.resume, options.overwrite)
 
     with taken(folder, lambda: is_reproduction(folder), check):
-        env = environment(device.name, device.title)
+        env = device.environment()
         past = past_seconds(plan, folder)
         with writable(folder):
             if options.overwrite:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from normlab.config.engine import SWITCHES
 from normlab.config.plan import PlannedRun
 from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study, Thresholds
@@ -56,4 +57,5 @@ def _fits(run: Path, thresholds: Thresholds, circumstances: Mapping[str, Any]) -
     except ResultsError as error:
         raise Refused(f"--reuse {error}") from None
     same = all(timing.get(key) == circumstances[key] for key in SAME)
+    same &= all(timing.get(key, False) == circumstances.get(key, False) for key in SWITCHES)
     return same and record.get("thresholds") == thresholds.model_dump(mode="json")

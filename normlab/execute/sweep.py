@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from normlab.config.dump import study_yaml
+from normlab.config.engine import SWITCHES
 from normlab.config.plan import PlannedRun
 from normlab.config.schema import Study
 from normlab.execute.cluster import Cluster
@@ -22,7 +23,7 @@ from normlab.execute.events import Event, Failed, Finished
 from normlab.execute.hold import taken, writable
 from normlab.execute.lease import changing_manifest, remove_stale_locks
 from normlab.execute.local import Pool
-from normlab.execute.manifest import add_session, cores, environment, now, plan_facts, write_manifest
+from normlab.execute.manifest import add_session, cores, now, plan_facts, write_manifest
 from normlab.execute.reuse import check_sources, reusable
 from normlab.execute.shards import Shard, check_unstarted, runs_of
 from normlab.execute.signals import Interrupts
@@ -86,6 +87,7 @@ class Job:
             device=self.device.name,
             facts=tuple((key, env[key]) for key in ("commit", "dirty", "device_name")),
             trainer=self.options.trainer,
+            engine=self.device.engine,
         )
 
 
@@ -156,7 +158,7 @@ def check_options(options: Options) -> None:
 
 def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
     folder, study, options = job.folder, job.study, job.options
-    facts, env, shard = job.facts(), environment(job.device.name, job.device.title), options.shard
+    facts, env, shard = job.facts(), job.device.environment(), options.shard
     mine = runs_of(shard, job.plan)
     with writable(folder), changing_manifest(folder):
         if options.overwrite:
@@ -171,6 +173,8 @@ def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
         write_manifest(folder, facts, env, old.get("sessions", []))
         write_file(folder / "config.yaml", study_yaml(study))
     changed = [f"{key} {old[key]} -> {env[key]}" for key in COMPARED if key in old and old[key] != env[key]]
+    switches = [key for key in SWITCHES if old and old.get(key, False) != env.get(key, False)]
+    changed += [f"{key} {'on' if key in old else 'off'} -> {'on' if key in env else 'off'}" for key in switches]
     if changed:
         watcher.warn(f"the runs in {folder} were made under other circumstances: {', '.join(changed)}")
     if shard:

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from normlab.config.engine import Engine
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord, publish
 
@@ -41,6 +42,7 @@ class Setup:
     device: str = "cpu"
     facts: tuple[tuple[str, Any], ...] = ()
     trainer: str = TRAINER
+    engine: Engine = Engine()
 
 
 # From worker to parent.
@@ -139,7 +141,8 @@ def boot(setup: Setup) -> Callable[..., list[RunRecord]]:
 def _serve(pipe: Connection, setup: Setup, train: Callable[..., Any], specs: Sequence[RunSpec], parent: int) -> bool:
     """Train and publish one stack; False if this process should not take another one."""
     try:
-        records = train(specs, thresholds=setup.thresholds, device=setup.device, on_progress=_reporter(pipe, parent))
+        how = {"thresholds": setup.thresholds, "device": setup.device, "engine": setup.engine}
+        records = train(specs, **how, on_progress=_reporter(pipe, parent))
         for record in records:
             with _uninterrupted():
                 publish(setup.root, with_facts(record, dict(setup.facts)))

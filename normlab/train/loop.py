@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from normlab.config.engine import Engine
 from normlab.config.plan import structure_of
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord
@@ -23,6 +24,7 @@ from normlab.train.stack import Stack
 from normlab.train.tasks import TASKS, TrainingData, validation_set
 
 PROGRESS_SECONDS = 0.5
+PLAIN = Engine()
 
 
 @dataclass(frozen=True)
@@ -35,21 +37,12 @@ class Progress:
     alive: list[bool]
 
 
-@dataclass(frozen=True)
-class Engine:
-    """What may change the last digits of a result, beside the device: blocks fused by torch.compile, and matrix
-    products in TF32 (10 bits of mantissa) on a GPU."""
-
-    compiled: bool = False
-    tf32: bool = False
-
-
 def train_stack(
     specs: Sequence[RunSpec],
     *,
     thresholds: Thresholds,
     device: str = "cpu",
-    engine: Engine | None = None,
+    engine: Engine = PLAIN,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[RunRecord]:
     """Train all `specs`, one lane each, and return their records in the same order.
@@ -66,7 +59,7 @@ def train_stack(
     while parts:
         part = parts.popleft()
         try:
-            records += _train(part, thresholds, device, engine or Engine(), on_progress)
+            records += _train(part, thresholds, device, engine, on_progress)
         except torch.OutOfMemoryError:
             if len(part) == 1:
                 raise
@@ -126,7 +119,7 @@ def _train(
             alive = [lane.alive for lane in log.lanes]
             on_progress(Progress(last, specs[0].train.steps, stats.loss_KS[-1].tolist(), alive))
 
-    timing = describe_machine(device, time.monotonic() - started, len(specs)) | vars(engine)
+    timing = describe_machine(device, time.monotonic() - started, len(specs)) | engine.facts()
     built = describe_built(stack, peak_rate_S)
     losses = task.losses()
     return [

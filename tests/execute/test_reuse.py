@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tiny import Runner, tiny_study
 
+from normlab.config.engine import SWITCHES
 from normlab.config.plan import expand
 from normlab.config.schema import Thresholds
 from normlab.execute.manifest import environment
@@ -52,7 +53,7 @@ def test_all_runs_may_come_from_elsewhere(tmp_path: Path, fake_run: Runner, sour
     assert manifest and manifest["sessions"][0]["reused"] == 4
 
 
-@pytest.mark.parametrize("key", SAME)
+@pytest.mark.parametrize("key", [*SAME, *SWITCHES])
 def test_runs_made_under_other_circumstances_are_trained_again(
     tmp_path: Path, fake_run: Runner, source: Path, key: str
 ) -> None:

@@ -56,8 +56,8 @@ def styled() -> Iterator[None]:
 def panels(
     results: Results, count: int, title: str, *, size: tuple[float, float], columns: int = 0, note: str = ""
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels of `size` inches (width, height) with shared axes, the title above, the note and the
-    origin of the results below."""
+    """A figure of `count` panels of `size` inches (width, height) with shared axes, the title above (a line of its own for
+    what of the results is shown), the note and the origin of the results below."""
     width, height = size
     columns = columns or (count if count <= 3 else 4 if count in (4, 7, 8) or count > 9 else 3)
     rows = -(-count // columns)
@@ -70,7 +70,7 @@ def panels(
         # The lowest panel of a column carries the labels even where the last row is not full.
         axis.tick_params(labelbottom=position + columns >= count)
     inches = columns * width + 1.8
-    head = textwrap.fill(f"{results.study.name}: {title}", int(inches * 12))
+    head = "\n".join(textwrap.fill(line, int(inches * 12)) for line in f"{results.study.name}: {title}".splitlines())
     figure.suptitle(plain(head), x=0.01, ha="left", fontsize=11)
     foot = "\n".join(
         textwrap.fill(line, int(inches * 19)) for line in [*([note] if note else []), origin_text(results)]

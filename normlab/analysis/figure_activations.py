@@ -36,7 +36,7 @@ def draw(results: Results) -> Figure:
     if len(shown) < len(conditions):
         title += f" (first {len(shown)} of {len(conditions)} panels)"
     if len(kept) < len(points):
-        title += f" ({len(kept)} of {len(points)} points of {rows})"
+        title += f"\n{len(kept)} of {len(points)} points of {rows}"
     columns = len(kept) if len(conditions) > len(kept) > 1 and len(kept) <= 9 else 0
     size = (min(2.4, max(1.5, 12 / columns)), 1.9) if columns else (2.6, 2.1)
     note = "Per token, over the validation set" + (", largest over seeds" if len(results.study.seeds) > 1 else "")

@@ -80,10 +80,10 @@ def draw(results: Results) -> Figure:
     title = "validation loss by step"
     if len(shown) < len(groups):
         title += f" (first {len(shown)} of {len(groups)} panels)"
-    if points:
-        title += f" ({points})"
+    drawn = [points] if points else []
     if bands:
-        title += f" ({band_words(len(line.runs) for lines in shown.values() for line in lines)})"
+        drawn.append(band_words(len(line.runs) for lines in shown.values() for line in lines))
+    title += "\n" * bool(drawn) + "; ".join(drawn)
     losses = _losses(results)
     note = _note(results, losses, bands)
     note += "" if single else "; above each panel how its runs ended (final validation loss in nats)"
@@ -92,7 +92,7 @@ def draw(results: Results) -> Figure:
     figure, axes = panels(results, len(shown), title, size=size, note=note)
     labels = list(dict.fromkeys(line.label for lines in shown.values() for line in lines))
     looks = dict(zip(labels, colours(labels), strict=True))
-    last, span = float(results.runs["train.steps"].max()), losses.top - losses.bottom
+    last, span, marked = float(results.runs["train.steps"].max()), losses.top - losses.bottom, False
     for axis, (name, lines) in zip(axes, shown.items(), strict=True):
         texts = [] if single else _outcomes(lines)
         axis.set_title(plain(name), pad=6 + _LINE * above)
@@ -103,11 +103,12 @@ def draw(results: Results) -> Figure:
         marks = _Marks(axis, (last, span))
         for line in lines:
             (_draw_band if bands else _draw_condition)(marks, line, losses, *looks[line.label])
+        marked = marked or bool(marks.placed)
         reference_lines(axis, pd.concat([line.runs for line in lines]), results)
     axes[0].set_ylim(losses.bottom - 0.07 * span, losses.top + 0.08 * span)
     axes[0].set_xlim(0, last * 1.02)
     outer(axes, "step", "loss (nats)")
-    _legend(figure, results, next(iter(shown.values())), looks, single, bands)
+    _legend(figure, results, next(iter(shown.values())), looks, single, bands, marked)
     return figure
 
 
@@ -183,23 +184,28 @@ def _draw_band(marks: _Marks, line: _Line, losses: _Losses, colour: str, style: 
 
 
 def _legend(
-    figure: Figure, results: Results, lines: list[_Line], looks: dict[str, tuple[str, Any]], single: bool, bands: bool
+    figure: Figure,
+    results: Results,
+    lines: list[_Line],
+    looks: dict[str, tuple[str, Any]],
+    single: bool,
+    bands: bool,
+    marked: bool,
 ) -> None:
+    """`bands`: quantiles were drawn instead of runs; `marked`: with a mark where the median is lost."""
     handles: list[Artist] = []
     outcomes = {line.label: f"\n{outcome_text(line.runs)}" if single else "" for line in lines}
     for label, (colour, style) in looks.items():
         text = plain(label + outcomes.get(label, ""))
         handles.append(Line2D([], [], color=colour, linestyle=style, label=text))
-    handles.append(
-        Patch(color=GREY, alpha=0.2, linewidth=0, label="10-90 % of the runs")
-        if bands
-        else Line2D([], [], color=GREY, alpha=0.4, linewidth=0.8, label="training loss")
-    )
-    if (results.runs["outcome"] == "nan").any():
-        handles.append(
-            Line2D([], [], color=GREY, marker="X", markeredgecolor="black", linestyle="", label="half are NaN")
-            if bands
-            else Line2D([], [], color=GREY, marker="X", markeredgecolor="black", linestyle=":", label="NaN onset")
-        )
+    look: Any = {"color": GREY, "marker": "X", "markeredgecolor": "black"}
+    if bands:
+        handles.append(Patch(color=GREY, alpha=0.2, linewidth=0, label="10-90 % of the runs"))
+        if marked:
+            handles.append(Line2D([], [], linestyle="", label="half are NaN", **look))
+    else:
+        handles.append(Line2D([], [], color=GREY, alpha=0.4, linewidth=0.8, label="training loss"))
+        if (results.runs["outcome"] == "nan").any():
+            handles.append(Line2D([], [], linestyle=":", label="NaN onset", **look))
     title = None if single else row_axis(results)
     figure.legend(handles=handles, loc="outside right upper", title=title, alignment="left")

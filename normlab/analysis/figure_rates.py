@@ -49,7 +49,7 @@ def draw(results: Results) -> Figure:
     bottom, top, cut = loss_range(results.runs, results.runs["final_loss"])
     bands_drawn = too_many(sum(map(len, group.values())) for group in groups)
     if bands_drawn:
-        title += f" ({band_words(n for group in groups for runs in group.values() for n in _sizes(runs))} at a rate)"
+        title += f"\n{band_words(n for group in groups for runs in group.values() for n in _sizes(runs))} at a rate"
     note = _SUMMED if bands_drawn else _EACH
     note += f"; losses above {top:.1f} are drawn at {top:.1f}" if cut else ""
     figure, axes = panels(results, len(groups), title, size=(5.6, 4.0) if single else (2.7, 2.3), note=note)

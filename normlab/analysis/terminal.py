@@ -53,7 +53,7 @@ def say(text: str = "", end: str = "\n") -> None:
 
 
 def print_table(table: Table) -> None:
-    """Draw the table on a terminal; write it as Markdown, with its title above, off one. Of very many rows the first."""
+    """Draw the table on a terminal; write it as Markdown, with its title above, off one. Long ones are cut."""
     _print_page(table.page())
     if table.cut:
         say(table.cut)

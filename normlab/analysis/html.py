@@ -46,7 +46,9 @@ def render_page(template: str, **values: Any) -> str:
 
 def tables_page(tables: Sequence[ArticleTable], compare: bool) -> str:
     """Tables of the article as one page."""
-    return render_page("tables.html", tables=tables, compare=compare, lang=tables[0].lang)
+    lang = tables[0].lang
+    title = ", ".join(table.layout.place(lang) for table in tables)
+    return render_page("tables.html", title=title, tables=tables, compare=compare, lang=lang)
 
 
 def data_uri(content: bytes, suffix: str) -> str:

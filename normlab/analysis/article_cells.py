@@ -9,13 +9,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
+
 from normlab.analysis.article_heads import LAYOUTS, Layout
 from normlab.analysis.article_runs import WARM, groups
 from normlab.analysis.cells import outcome_data, step_data
 from normlab.analysis.evidence import Evidence
-from normlab.analysis.frames import Results
+from normlab.analysis.frames import OUTCOMES, Results
 from normlab.analysis.tables import LR, window_table
 
+# Why a cell of a table has no measured value, or that it has one.
+MEASURED, NOT_RUN, NOT_MEASURABLE, NOT_EVALUATED = "measured", "not run", "not measurable here", "not evaluated"
+_GONE = ("missing", "failed")
+_COUNTS = {"n", "finite", "not_taken", "pending", "warm_n", "nan_first", "nan_last", *OUTCOMES}
 FORWARD = {"layernorm": ("layernorm", "native"), "rmsnorm handwritten": ("rmsnorm", "handwritten")}
 
 
@@ -26,6 +32,14 @@ class Measured:
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def status(self) -> str:
+        """`measured`, or how all its runs came to give no value."""
+        n, counts = self.data.get("n"), {kind: self.data.get(kind, 0) for kind in ("not_taken", *_GONE)}
+        if not n or sum(counts.values()) < n:
+            return MEASURED
+        return NOT_EVALUATED if counts["not_taken"] else next(kind for kind in _GONE if counts[kind])
+
 
 Cells = dict[tuple[str, str], Measured]
 
@@ -34,6 +48,16 @@ def measured_cells(layout: Layout, evidence: Evidence) -> Cells:
     """The cells of a table of the article; empty where its studies are not in the evidence."""
     reader = _READERS.get(layout.id)
     return reader(layout, evidence) if reader else {}
+
+
+def plain_data(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell's data as plain values: counts whole, None for what is missing."""
+    values = {key: getattr(value, "item", lambda v=value: v)() for key, value in data.items()}
+    return {
+        key: None if pd.isna(value) else int(value) if key in _COUNTS else value
+        for key, value in values.items()
+        if key not in ("text", "condition")
+    }
 
 
 def _by_step(layout: Layout, evidence: Evidence) -> Cells:

@@ -10,7 +10,7 @@ from normlab.analysis.article_heads import Layout
 from normlab.analysis.article_words import MARKS, cell_words, say, verdict_word
 from normlab.analysis.evidence import Evidence
 from normlab.analysis.frames import OUTCOMES, Results
-from normlab.analysis.provenance import commit_text, device_text, machine_text, thresholds_text
+from normlab.analysis.provenance import commit_text, device_text, listed, machine_text, thresholds_text
 from normlab.measures import Measure
 
 _STEPS = ("collapse-20", "warmup-curve")
@@ -25,17 +25,21 @@ class Origin:
 
 
 def notes(
-    layout: Layout, evidence: Evidence, lang: str, verdicts: Sequence[str], whole: str
+    layout: Layout, evidence: Evidence, lang: str, verdicts: Sequence[tuple[str, str]], whole: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Sentences that always stand below the table, and those that explain the comparison with the article."""
+    """Sentences that always stand below the table, and those that explain the comparison with the article. `verdicts`
+    are those of the cells, with the study that a cell lacks to be judged (empty: none)."""
     lines = []
     if cut := shortened(evidence, layout.studies):
         lines.append(say(lang, "quick", what="; ".join(cut)))
     lines += _how_to_read(layout, evidence, lang)
-    there = [mark for mark in MARKS if mark in set(verdicts)]
+    there = [mark for mark in MARKS if (mark, "") in verdicts and mark != "not run"]
     comparing = [say(lang, "compare")]
-    if there:
-        marks = ", ".join(f"{MARKS[mark][0]} {verdict_word(mark, lang)}" for mark in there)
+    words = {mark: verdict_word(mark, lang) for mark in there}
+    if needed := ", ".join(dict.fromkeys(study for _, study in verdicts if study)):
+        words["not run"] = say(lang, "needs", studies=needed)
+    if words:
+        marks = ", ".join(f"{MARKS[mark][0]} {word}" for mark, word in words.items())
         comparing.append(say(lang, "marks", marks=marks))
     if whole:
         comparing.append(say(lang, "of table", verdict=verdict_word(whole, lang)))
@@ -105,9 +109,9 @@ def origin(layout: Layout, evidence: Evidence, lang: str) -> Origin:
             missing.append(name)
             continue
         if isinstance(found, Results):
-            listed = ", ".join(map(str, found.study.seeds))
+            seeds_there = listed(list(map(str, found.study.seeds)))
             plural = "s" if len(found.study.seeds) > 1 else ""
-            seeds = say(lang, "seeds", study=name, n=len(found.study.seeds), s=plural, seeds=listed)
+            seeds = say(lang, "seeds", study=name, n=len(found.study.seeds), s=plural, seeds=seeds_there)
             lines.append(f"{seeds}; {outcome_counts(found, lang)}")
         places.setdefault(place_text(found), []).append(name)
         commands.append(evidence.command(name))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from normlab.analysis.article_cells import Measured, measured_cells
+from normlab.analysis.article_cells import MEASURED, NOT_MEASURABLE, NOT_RUN, Measured, measured_cells, plain_data
 from normlab.analysis.article_heads import LAYOUTS, Head, Layout
 from normlab.analysis.article_notes import Origin, notes, origin
 from normlab.analysis.article_printed import ledger_place, printed
@@ -20,17 +20,24 @@ from normlab.analysis.verdicts import Judged
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: what we measured, what the article prints (empty: nothing) and the verdict on it (empty: none)."""
+    """One cell: what we measured, what the article prints (empty: nothing) and the verdict on it (empty: none).
+
+    status  `measured`, or why there is no value
+    needs   the study that judges the cell, where it is not there although something was measured
+    """
 
     text: str
     published: str = ""
     verdict: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    status: str = MEASURED
+    needs: str = ""
 
     @property
     def mark(self) -> str:
         """The verdict as a sign; empty where the text already says it."""
-        return MARKS[self.verdict][0] if self.verdict not in ("", "not run", "not testable here") else ""
+        said = self.verdict in ("", "not run", "not testable here") and not self.needs
+        return "" if said else MARKS[self.verdict][0]
 
     def shown(self, compare: bool) -> str:
         """`2.22 ± 0.01`, or with `compare` `2.22 ± 0.01 (2.28) ✓`."""
@@ -71,15 +78,19 @@ class ArticleTable:
         return (*(self.comparing if compare else ()), *self.notes)
 
     def data(self) -> pd.DataFrame:
-        """A row a cell, at full precision, with the printed value, the verdict and the origin."""
+        """A row a cell, at full precision, with the printed value, the verdict and the origin. `status` says why a cell
+        has no measured value; all its values are then empty. Counts are whole numbers also where others are empty."""
         rows = []
         for head, cells in zip(self.layout.rows, self.cells, strict=True):
             for column, cell in zip(self.layout.columns, cells, strict=True):
                 place = {"table": self.layout.id, "row": head.text(self.lang), "column": column.text(self.lang)}
-                more = {key: value for key, value in cell.data.items() if key not in ("text", "condition")}
-                shown = {"measured": cell.text, "published": cell.published, "verdict": cell.verdict}
-                rows.append(place | shown | more)
-        return pd.DataFrame(rows).assign(origin="; ".join(self.origin.lines), command="; ".join(self.origin.commands))
+                measured = cell.text if cell.status == MEASURED else ""
+                shown = {"status": cell.status, "measured": measured, "published": cell.published}
+                verdict = {"verdict": cell.verdict} | ({"needs": cell.needs} if cell.needs else {})
+                rows.append(place | shown | verdict | plain_data(cell.data))
+        # Of type object: a column of whole numbers would become one of floats where a cell has none.
+        data = pd.DataFrame(rows, dtype=object)
+        return data.assign(origin="; ".join(self.origin.lines), command="; ".join(self.origin.commands))
 
 
 def article_tables(evidence: Evidence, judged: Sequence[Judged], lang: str = "en") -> list[ArticleTable]:
@@ -95,7 +106,7 @@ def _table(layout: Layout, evidence: Evidence, judged: Mapping[str, Judged], lan
         tuple(_cell(layout, row, column, measured, judged, lang) for column in layout.columns) for row in layout.rows
     )
     whole = judged.get(layout.id)
-    used = [cell.verdict for row in cells for cell in row]
+    used = [(cell.verdict, cell.needs) for row in cells for cell in row]
     below, comparing = notes(layout, evidence, lang, used, whole.verdict if whole else "")
     return ArticleTable(layout, lang, cells, below, comparing, origin(layout, evidence, lang))
 
@@ -109,14 +120,18 @@ def _cell(
     lang: str,
 ) -> Cell:
     found = measured.get((row.key, column.key))
-    text = found.text if found else "not run" if layout.studies else "not measurable here"
     entry, place = ledger_place(layout.id, row.key, column.key)
     one = judged.get(entry)
     shown = printed(layout, row.key, column.key, one.entry if one else None, lang)
-    if found is None or one is None:
-        return Cell(cell_words(text, lang), shown)
+    if found is None:
+        status = NOT_RUN if layout.studies else NOT_MEASURABLE
+        return Cell(cell_words(status, lang), shown, status=status)
+    text, status = cell_words(found.text, lang), found.status
+    if one is None:
+        return Cell(text, shown, status=status)
     verdict = next((cell.verdict for cell in one.cells if (cell.row, cell.column) == place), "")
-    return Cell(cell_words(text, lang), shown, verdict, found.data)
+    needs = one.entry.study_of(place) if verdict == NOT_RUN else ""
+    return Cell(text, shown, verdict, found.data, status, needs)
 
 
 def tables_json(tables: Sequence[ArticleTable]) -> list[dict[str, Any]]:

@@ -97,6 +97,7 @@ _WORDS = {
         "of table": "Verdict of the table: {verdict}.",
         "seeds": "{study}: {n} seed{s} ({seeds})",
         "not run": "not run: {studies}",
+        "needs": "not run: needs {studies}",
         "quick": "SHORTENED RUN (--quick): {what}. The numbers are not those of the full setting.",
         "spread": "Mean ± sample standard deviation over the seeds; where seeds end differently, each ending with"
         " the seeds that share it.",
@@ -117,6 +118,7 @@ _WORDS = {
         "of table": "全表判定：{verdict}。",
         "seeds": "{study}：{n} 个种子（{seeds}）",
         "not run": "未运行：{studies}",
+        "needs": "未运行：需要 {studies}",
         "quick": "缩短运行（--quick）：{what}。数值并非完整设置下的结果。",
         "spread": "数值为各种子的均值 ± 样本标准差；种子结局不同时，分别列出每种结局及其种子数。",
         "one seed": "只有一个种子，没有离散度。",

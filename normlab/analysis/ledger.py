@@ -161,6 +161,11 @@ class Entry(Node):
         """The first of them."""
         return self.studies[0] if self.studies else None
 
+    def study_of(self, cell: Cell) -> str:
+        """Name of the study that measures the cell; empty where none does."""
+        ways = (measured for measured in self.measured if measured.takes(cell))
+        return next((str(measured.selector(cell).get("study", "")) for measured in ways), "")
+
     def cells(self) -> dict[Cell, float | str]:
         """Published value of each cell."""
         return dict(_cells(self.published))

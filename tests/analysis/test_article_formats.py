@@ -24,7 +24,7 @@ from normlab.analysis.article_heads import LAYOUTS
 from normlab.analysis.article_notes import Origin
 from normlab.analysis.article_tables import ArticleTable, Cell, article_tables
 from normlab.analysis.evidence import Evidence
-from normlab.analysis.verdicts import Judged
+from normlab.analysis.verdicts import Judged, judge_all
 
 NOWHERE = Origin((), ())
 
@@ -47,6 +47,27 @@ def test_csv_has_full_precision(article: Path, evidence: Evidence, judged: list[
         runs["final_loss"].std(), rel=1e-15
     )
     assert found["n"] == 3 and found["published"] == "2.45"
+
+
+def test_csv_counts_are_whole_and_what_was_not_measured_is_empty(evidence: Evidence, judged: list[Judged]) -> None:
+    text = render_tables(article_tables(evidence, judged, "en"), "csv", compare=False)
+    data = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+    assert set(data["status"]) == {"measured", "not evaluated", "not measurable here"}
+    measured = data["status"] == "measured"
+    assert (data.loc[~measured, "measured"] == "").all() and (data.loc[measured, "measured"] != "").all()
+    assert (data["measured"] != "–").all()
+    for name in ("n", "finite", "nan", "not_taken", "trained", "pending", "warm_n", "nan_first"):
+        assert all(value == "" or value.isdigit() for value in data[name]) and any(data[name]), name
+
+
+def test_csv_of_one_study_says_what_is_missing(article: Path) -> None:
+    alone = Evidence.open(article / "studies" / "postln")
+    text = render_tables(article_tables(alone, judge_all(alone), "zh"), "csv", compare=False)
+    data = pd.read_csv(io.StringIO(text), keep_default_na=False)
+    assert set(data["status"]) == {"measured", "not run"} and "未运行" not in set(data["measured"])
+    judged_elsewhere = data[data["needs"] != ""]
+    assert list(judged_elsewhere["needs"]) == ["lr_wide", "warmup"]
+    assert set(judged_elsewhere["verdict"]) == {"not run"} and set(judged_elsewhere["status"]) == {"measured"}
 
 
 def test_markdown_survives_a_parser(evidence: Evidence, judged: list[Judged]) -> None:

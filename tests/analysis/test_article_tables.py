@@ -115,3 +115,14 @@ def test_a_quick_run_is_marked_in_every_table(tmp_path: Path, lang: str, mark: s
         if one.layout.studies:
             text = render_tables([one], "md", compare=False)
             assert mark in text and "3000 steps -\\> 60" in text
+
+
+def test_a_cell_that_another_study_judges_names_it(article: Path) -> None:
+    alone = Evidence.open(article / "studies" / "postln")
+    judged = judge_all(alone)
+    windows = table(alone, judged, "lr-window")
+    window, other = cell(windows, "post 12", "window"), cell(windows, "pre 12", "window")
+    assert window.shown(compare=True).endswith("(about 1 decade) ∅") and "∅" not in other.shown(compare=True)
+    assert "∅ not run: needs lr_wide, warmup." in " ".join(windows.caption(compare=True))
+    assert "∅" not in " ".join(table(alone, judged, "lr-sensitivity").caption(compare=True))
+    assert "∅ 未运行：需要 lr_wide, warmup" in " ".join(table(alone, judged, "lr-window", "zh").caption(compare=True))

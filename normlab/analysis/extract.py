@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -64,7 +65,7 @@ def loss_at(evidence: Evidence, selector: Selector) -> Sample | None:
         # Before its onset a run that ends as NaN is one that still trains.
         outcomes[run["seed"]] = "nan" if gone else "" if run["outcome"] == "nan" else run["outcome"]
         values[run["seed"]] = math.nan if gone else float(taken[step])
-    return _sample(runs, values, outcomes)
+    return replace(_sample(runs, values, outcomes), loss=True)
 
 
 def final_loss(evidence: Evidence, selector: Selector) -> Sample | None:
@@ -73,7 +74,7 @@ def final_loss(evidence: Evidence, selector: Selector) -> Sample | None:
     if found is None:
         return None
     _, runs = found
-    return _sample(runs, dict(zip(runs["seed"], runs["final_loss"], strict=True)))
+    return replace(_sample(runs, dict(zip(runs["seed"], runs["final_loss"], strict=True))), loss=True)
 
 
 def onset(evidence: Evidence, selector: Selector) -> Sample | None:
@@ -162,7 +163,8 @@ def window(evidence: Evidence, selector: Selector) -> Sample | None:
 
 def best_loss(evidence: Evidence, selector: Selector) -> Sample | None:
     """Lowest final loss over the grid's rates, by seed (nats), among the runs that train."""
-    return _best(evidence, selector, lambda row: row["final_loss"])
+    found = _best(evidence, selector, lambda row: row["final_loss"])
+    return replace(found, loss=True) if found else None
 
 
 def best_rate(evidence: Evidence, selector: Selector) -> Sample | None:

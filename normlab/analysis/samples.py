@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from normlab.analysis.cells import number
+from normlab.analysis.cells import mean_text, number
 from normlab.analysis.metrics import spread
 
 # Two-sided 95 % quantiles of Student's t by degrees of freedom, as any table gives them; beyond, the next lower entry.
@@ -32,6 +32,7 @@ class Sample:
     n         number of repeats behind `interval`
     ids       run ids that were read
     at_least  the value is a lower bound (a window that touches the edge of its grid)
+    loss      the values are losses (nats), which the tables show too: rounded as there
     """
 
     values: Mapping[int, float] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Sample:
     n: int = 0
     ids: tuple[str, ...] = ()
     at_least: bool = False
+    loss: bool = False
 
     @property
     def size(self) -> int:
@@ -86,19 +88,23 @@ class Sample:
         return ", ".join(f"{name} {count}/{len(self.outcomes)}" for name, count in told.items())
 
     def text(self) -> str:
-        """`2.28 ± 0.03`, `nan 3/3`, `1.2 (1/3), nan 2/3`, `4.16 ± 0.001 (stalled 3/3)`, `12 [10, 15]`."""
+        """`2.28 ± 0.03`, `nan 3/3`, `1.20 (1/3), nan 2/3`, `4.16 ± 0.001 (stalled 3/3)`, `12 [10, 15]`."""
         unusual = self.ends(without="trained")
         if self.mean is None:
-            valued = f"{', '.join(map(short, self.values.values()))} ({len(self.values)}/{len(self.outcomes)}), "
-            return (valued if self.values else "") + (unusual or self.ends()) or "–"
+            values = ", ".join(mean_text([v]) if self.loss else short(v) for v in self.values.values())
+            valued = f"{values} ({len(self.values)}/{len(self.outcomes)}), " if values else ""
+            return valued + (unusual or self.ends()) or "–"
         if self.interval is not None:
             return f"{short(self.mean)} [{short(self.interval[0])}, {short(self.interval[1])}]"
-        sd = spread(list(self.values.values())).sd
-        # A lone value is shown with the digits that a printed one may have; with a spread they would mean nothing.
-        value = f"≥ {short(self.mean)}" if self.at_least else f"{self.mean:.6g}"
-        if not self.at_least and len(self.values) > 1:
-            value = f"{short(self.mean)} ± {short(sd)}"
+        value = f"≥ {number(self.mean)}" if self.at_least else self._value_text(self.mean)
         return f"{value} ({unusual})" if unusual else value
+
+    def _value_text(self, mean: float) -> str:
+        values = list(self.values.values())
+        if self.loss:
+            return mean_text(values)
+        # A lone value is shown with the digits that a printed one may have; with a spread they would mean nothing.
+        return f"{short(mean)} ± {short(spread(values).sd)}" if len(values) > 1 else f"{mean:.6g}"
 
 
 def short(value: float) -> str:

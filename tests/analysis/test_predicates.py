@@ -1,10 +1,12 @@
 """Every predicate gives every verdict that it can, on samples made by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from normlab.analysis import predicates as rules
+from normlab.analysis.cells import mean_text
 from normlab.analysis.samples import Sample, printed, t_quantile
 
 R, D, C, U = rules.REPRODUCED, rules.DIRECTION, rules.CONTRADICTED, rules.UNDECIDED
@@ -175,6 +177,15 @@ def test_a_nan_is_never_averaged_away():
     assert some.text() == "1, 1.20 (2/3), nan 1/3"
     assert seeds(None, None, ends=["nan", "nan"]).text() == "nan 2/2"
     assert seeds(4.16, 4.16, ends=["stalled", "stalled"]).text() == "4.16 ± 0 (stalled 2/2)"
+
+
+def test_losses_are_rounded_as_in_the_tables():
+    losses, one = seeds(1.6041, 1.6085, 1.5997), seeds(0.5238, None, ends=["trained", "nan"])
+    assert replace(losses, loss=True).text() == mean_text(list(losses.values.values())) == "1.60 ± 0.004"
+    assert losses.text() == "1.60 ± 0.0044"
+    assert replace(one, loss=True).text() == "0.52 (1/2), nan 1/2" and one.text() == "0.524 (1/2), nan 1/2"
+    assert replace(seeds(2.31234), loss=True).text() == "2.31" and seeds(2.31234).text() == "2.31234"
+    assert replace(seeds(1.0), outcomes={}, at_least=True).text() == "≥ 1.00"
 
 
 def test_quantiles_are_never_too_small():

@@ -13,7 +13,7 @@ from normlab.config.errors import ConfigError
 from normlab.config.names import suggest
 from normlab.config.overrides import OVERRIDE_LINE, apply_overrides
 from normlab.config.plan import expand, grid_problem
-from normlab.config.plugins import load_plugins
+from normlab.config.plugins import load_plugins, plugin_file
 from normlab.config.schema import NAME, Study
 from normlab.config.seeds import read_seeds
 from normlab.config.source import Source, Unread, read_source
@@ -67,7 +67,7 @@ def _import_plugins(source: Source) -> None:
         return
     overridden = source.place(("plugins",)).line == OVERRIDE_LINE
     folder = Path() if overridden else Path(source.file).parent
-    source.data["plugins"] = [str((folder / name).resolve()) if name.endswith(".py") else name for name in plugins]
+    source.data["plugins"] = [str(plugin_file(name, folder)) if name.endswith(".py") else name for name in plugins]
     for index, plugin in enumerate(source.data["plugins"]):
         try:
             load_plugins([plugin])

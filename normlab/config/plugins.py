@@ -26,6 +26,18 @@ def load_plugins(plugins: Iterable[str]) -> None:
             raise ConfigError([f"plugins: '{plugin}' cannot be imported: {what}"]) from error
 
 
+def plugin_file(name: str, folder: Path) -> Path:
+    """Absolute path of a .py plugin that a config in `folder` names, relative to it.
+
+    Results keep the absolute path. Where that is not there, as on another machine, a file of the same name beside the
+    config or in the current folder is taken; its SHA-256 in the new manifest says which code it was."""
+    path = (folder / name).resolve()
+    if not path.is_file() and Path(name).is_absolute():
+        near = (place.resolve() / path.name for place in (folder, Path()))
+        return next((found for found in near if found.is_file()), path)
+    return path
+
+
 def plugin_digests(plugins: Iterable[str]) -> dict[str, str]:
     """SHA-256 of the source of each plugin, by file or module name: which code a plugin's name stood for.
 
@@ -51,7 +63,7 @@ def _import_file(path: Path) -> None:
     if name in sys.modules:
         return
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}")
+        raise FileNotFoundError(f"no file {path}; a copy beside the config, or in this folder, would do")
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

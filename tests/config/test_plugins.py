@@ -25,6 +25,26 @@ def test_a_file_is_found_beside_the_config_from_any_folder(write, monkeypatch, t
     assert load_study(tmp_path / "elsewhere" / "copy.yaml").plugins == study.plugins
 
 
+@pytest.mark.parametrize("place", ["beside", "here"])
+def test_a_path_of_another_machine_falls_back_to_the_name(write, monkeypatch, tmp_path, place):
+    from normlab.config.load import load_study
+
+    for folder in ("beside", "here"):
+        (tmp_path / folder).mkdir()
+    config = tmp_path / "beside" / "config.yaml"
+    config.write_text("question: q\nbase: {model: {norm: mynorm}}\nplugins: [/no/such/machine/mine.py]\n")
+    source = "from normlab.config.names import KNOWN\nKNOWN['norms'].append('mynorm')\n"
+    (tmp_path / place / "mine.py").write_text(source)
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_study(config).plugins == (str(tmp_path / place / "mine.py"),)
+
+
+def test_a_relative_path_is_sought_beside_the_config_only(write, problems):
+    write("", "mine.py")
+    (line,) = problems("question: q\nplugins: [below/mine.py]\n")
+    assert "below/mine.py; a copy beside the config" in line
+
+
 def test_without_the_plugin_the_name_is_unknown(problems):
     assert "expected one of none" in problems("question: q\nbase: {model: {norm: mynorm}}\n")[0]
 

@@ -73,7 +73,7 @@ def bench(sizes: Sequence[int], rates: int, nan: float, folder: Path) -> Iterato
         for name, command in COMMANDS.items():
             seconds, cpu, peak = measure([sys.executable, "-m", "normlab", *command, str(target)])
             earlier = before.get(name)
-            growth = earlier and math.log(cpu / earlier.cpu) / math.log(runs / earlier.runs)
+            growth = None if earlier is None else math.log(cpu / earlier.cpu) / math.log(runs / earlier.runs)
             before[name] = row = Row(runs, name, seconds, cpu, peak, written(target), growth)
             yield row
 

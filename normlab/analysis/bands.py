@@ -15,6 +15,7 @@ from normlab.analysis.reading import Taken
 LOW, HIGH = 0.1, 0.9
 MOST_IN_PANEL = 60  # runs with a line each in one panel
 MOST_IN_FIGURE = 300  # ... and in all panels of a figure
+MOST_AT_PLACE, MOST_POINTS = 30, 600  # runs with a point each above one another, and in a figure
 _MOST_POINTS = 24  # points of an axis that are told apart by colour or have a panel each
 _SPREAD_POINTS = 8  # where there are more, so many of them are shown
 _T = TypeVar("_T")
@@ -34,6 +35,12 @@ def too_many(panels: Iterable[int]) -> bool:
     """Whether figures of so many runs a panel are drawn as bands."""
     counts = list(panels)
     return max(counts, default=0) > MOST_IN_PANEL or sum(counts) > MOST_IN_FIGURE
+
+
+def too_many_points(places: Iterable[int]) -> bool:
+    """Whether figures of so many runs at each place (a setting and a rate) are drawn as bands."""
+    counts = list(places)
+    return max(counts, default=0) > MOST_AT_PLACE or sum(counts) > MOST_POINTS
 
 
 def band_of(values: Mapping[float, Sequence[float]]) -> Band:
@@ -68,7 +75,7 @@ def loss_band(runs: pd.DataFrame, taken: Mapping[str, Taken]) -> Band:
 
 
 def band_words(sizes: Iterable[int]) -> str:
-    """`bands: 10-90 % of 500 runs`, for a title; sizes: the runs of each condition."""
+    """`bands: 10-90 % of 500 runs`, for a title; sizes: the runs of each band."""
     low, high = min(counts := list(sizes), default=0), max(counts, default=0)
     return f"bands: 10-90 % of {high if low == high else f'{low} to {high}'} runs"
 

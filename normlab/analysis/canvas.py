@@ -56,8 +56,8 @@ def styled() -> Iterator[None]:
 def panels(
     results: Results, count: int, title: str, *, size: tuple[float, float], columns: int = 0, note: str = ""
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels of `size` inches (width, height) with shared axes, the title above (its lines stay lines),
-    the note and the origin of the results below."""
+    """A figure of `count` panels of `size` inches (width, height) with shared axes, the title above, line by line, the
+    note and the origin of the results below."""
     width, height = size
     columns = columns or (count if count <= 3 else 4 if count in (4, 7, 8) or count > 9 else 3)
     rows = -(-count // columns)

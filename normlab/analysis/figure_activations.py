@@ -73,7 +73,7 @@ def _map(taken: Mapping[str, Taken], runs: pd.DataFrame) -> pd.DataFrame:
     steps = np.unique(np.concatenate([one.steps for one in mine])) if mine else np.empty(0)
     found = np.full((max((max(one.layers, default=-1) for one in mine), default=-1) + 1, len(steps)), np.nan)
     for one in mine:
-        place = np.ix_(one.layers, np.searchsorted(steps, one.steps))
+        place = np.ix_(np.array(one.layers), np.searchsorted(steps, one.steps))
         found[place] = np.fmax(found[place], np.where(np.isfinite(one.rms), one.rms, np.nan).T)
     there = np.isfinite(found)
     if not there.any():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,6 +20,7 @@ from normlab.analysis.article_heads import LAYOUTS, Layout
 from normlab.analysis.article_notes import origin, shortened
 from normlab.analysis.article_printed import printed
 from normlab.analysis.article_runs import Group, groups
+from normlab.analysis.bands import Band, band_of, band_words, loss_band, too_many_points
 from normlab.analysis.canvas import GREY, colours, loss_range, plain, reference_lines, render, styled
 from normlab.analysis.evidence import Evidence
 from normlab.analysis.frames import FINITE_OUTCOMES, Results
@@ -65,6 +67,7 @@ def overlay_figures(evidence: Evidence, judged: Sequence[Judged]) -> Iterator[tu
             if figure is not None:
                 title = _TITLES.get(name, layout.title.en)
                 alt = f"Measured curves and printed points: {title} (section {layout.section} of the article)."
+                alt += f" {words[:1].upper()}{words[1:]}." if (words := _summed(groups(layout, evidence))) else ""
                 yield name, Drawn(f"article-{name}", alt, render(figure))
 
 
@@ -87,9 +90,9 @@ def _curves(layout: Layout, evidence: Evidence, published: Printed) -> Figure | 
     columns = groups(layout, evidence)
     if results is None or not columns:
         return None
-    figure, axis = _frame(
-        layout, evidence, "A thin line a seed (validation loss); open markers: what the article prints."
-    )
+    words = _summed(columns)
+    how = f"Median over the seeds; {words}, one that became NaN above all others" if words else "A thin line a seed"
+    figure, axis = _frame(layout, evidence, f"{how} (validation loss); open markers: what the article prints.")
     runs = pd.concat([group.runs for group in columns])
     top = _scale(axis, runs, results, published)
     looks = _looks(layout)
@@ -97,6 +100,9 @@ def _curves(layout: Layout, evidence: Evidence, published: Printed) -> Figure | 
     axis.set_xlim(-0.01 * longest, 1.03 * longest)
     for group in columns:
         colour = looks[group.key].colour
+        if words:
+            _draw_band(axis, loss_band(group.runs, results.taken), colour, top)
+            continue
         for run_id, onset in zip(group.runs["id"], group.runs["onset_step"], strict=True):
             taken = results.evaluations.get(run_id, pd.Series(dtype=float))
             axis.plot(taken.index, taken.clip(upper=top), color=colour, linewidth=0.9, zorder=3)
@@ -110,15 +116,32 @@ def _curves(layout: Layout, evidence: Evidence, published: Printed) -> Figure | 
     return figure
 
 
+def _summed(columns: Sequence[Group]) -> str:
+    """What is drawn of a cell's runs where they are too many to be drawn each; empty where they are not."""
+    sizes = [int(n) for group in columns for n in group.rows.value_counts()]
+    return band_words(sizes) if too_many_points(sizes) else ""
+
+
+def _draw_band(axis: Axes, band: Band, colour: str, top: float) -> None:
+    low, high = np.minimum(band.low, top), np.minimum(band.high, top)
+    axis.fill_between(band.at, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
+    gone = ~np.isfinite(band.median)
+    axis.plot(band.at, np.where(gone, np.nan, np.minimum(band.median, top)), color=colour, linewidth=1.2, zorder=3)
+    if gone.any():
+        axis.plot([band.at[gone][0]], [top], marker="X", color=colour, markeredgecolor="black", zorder=6)
+
+
 def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | None:
     """Final loss by learning rate or depth: means with the range over the seeds, printed values beside them."""
     columns = groups(layout, evidence)
     if not columns:
         return None
     rates = layout.corner.en == "learning rate"
-    note = (
-        "Mean over the seeds, bars from the lowest to the highest seed, dots a seed each; a mean is drawn where every"
+    words = _summed(columns)
+    bars = (
+        f"{words.replace('bands', 'bars')}" if words else "bars from the lowest to the highest seed, dots a seed each"
     )
+    note = f"Mean over the seeds, {bars}; a mean is drawn where every"
     figure, axis = _frame(layout, evidence, f"{note} seed has a finite loss. Open markers: what the article prints.")
     runs = pd.concat([group.runs for group in columns])
     results = next(found for name in layout.studies if (found := evidence.results(name)) is not None)
@@ -128,7 +151,7 @@ def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | N
     step = 0.035 if rates else 0.07
     shift = {key: step * (i - (len(looks) - 1) / 2) for i, key in enumerate(looks)}
     for group in columns:
-        _draw_line(axis, group, places, shift[group.key], looks[group.key].colour, top)
+        _draw_line(axis, group, places, shift[group.key], (looks[group.key].colour, top), bool(words))
     for (row, column), value in published.items():
         _printed(axis, places[row] + shift[column], value, top, looks[column])
     axis.set_xticks(list(places.values()), list(places))
@@ -137,7 +160,11 @@ def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | N
     return figure
 
 
-def _draw_line(axis: Axes, group: Group, places: Mapping[str, float], shift: float, colour: str, top: float) -> None:
+def _draw_line(
+    axis: Axes, group: Group, places: Mapping[str, float], shift: float, look: tuple[str, float], summed: bool
+) -> None:
+    """`look`: the colour, and the loss above which nothing is drawn; `summed`: no dots, bars from 10 to 90 %."""
+    colour, top = look
     means: list[float] = []
     xs = [places[row] + shift for row in places]
     for x, row in zip(xs, places, strict=True):
@@ -146,7 +173,11 @@ def _draw_line(axis: Axes, group: Group, places: Mapping[str, float], shift: flo
         whole = bool(len(runs)) and bool(runs["outcome"].isin(FINITE_OUTCOMES).all())
         means.append(min(sum(losses) / len(losses), top) if whole else math.nan)
         shown = [min(loss, top) for loss in losses]
-        axis.plot([x] * len(shown), shown, marker=".", markersize=4, linestyle="", color=colour, zorder=4)
+        if summed and shown:
+            band = band_of({x: shown})
+            shown = [float(band.low[0]), float(band.high[0])]
+        else:
+            axis.plot([x] * len(shown), shown, marker=".", markersize=4, linestyle="", color=colour, zorder=4)
         if len(shown) > 1:
             axis.vlines(x, min(shown), max(shown), color=colour, linewidth=1.6, zorder=3)
         gone = int((runs["outcome"] == "nan").sum())

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from normlab.analysis.bands import band_of, band_words, too_many
+from normlab.analysis.bands import band_of, band_words, too_many_points
 from normlab.analysis.canvas import GREY, MAX_PANELS, colours, loss_range, outer, panels, plain, reference_lines
 from normlab.analysis.frames import FINITE_OUTCOMES, Results
 from normlab.analysis.tables import LR, split_axes
@@ -47,9 +47,10 @@ def draw(results: Results) -> Figure:
     if not single and len(conditions) > MAX_PANELS:
         title += f" (first {MAX_PANELS} of {len(conditions)} panels)"
     bottom, top, cut = loss_range(results.runs, results.runs["final_loss"])
-    bands_drawn = too_many(sum(map(len, group.values())) for group in groups)
+    sizes = [n for group in groups for runs in group.values() for n in _sizes(runs)]
+    bands_drawn = too_many_points(sizes)
     if bands_drawn:
-        title += f"\n{band_words(n for group in groups for runs in group.values() for n in _sizes(runs))} at a rate"
+        title += f"\n{band_words(sizes)} at a rate"
     note = _SUMMED if bands_drawn else _EACH
     note += f"; losses above {top:.1f} are drawn at {top:.1f}" if cut else ""
     figure, axes = panels(results, len(groups), title, size=(5.6, 4.0) if single else (2.7, 2.3), note=note)

@@ -28,6 +28,8 @@ from normlab.analysis.report_text import (
 from normlab.analysis.table import Table
 from normlab.analysis.verdicts import VERDICTS, CellVerdict, Judged
 
+MOST_IDS = 300  # run ids that a page lists for one claim
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -55,6 +57,13 @@ class Claim:
     def id(self) -> str:
         """Id in the ledger."""
         return self.judged.entry.id
+
+    @property
+    def run_ids(self) -> str:
+        """The ids of the runs that it was judged by; of very many the first, and where the others stand."""
+        ids = self.judged.run_ids
+        rest = len(ids) - MOST_IDS
+        return " ".join(ids[:MOST_IDS]) + (f" and {rest} more, all of them in verdicts.json" if rest > 0 else "")
 
 
 @dataclass(frozen=True)

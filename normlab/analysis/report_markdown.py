@@ -87,7 +87,7 @@ def _claim(claim: Claim) -> Iterator[str]:
     if one.command:
         yield f"```sh\n{one.command}\n```"
     if one.run_ids:
-        yield from _folded(f"{len(one.run_ids)} runs", [markdown.code(" ".join(one.run_ids))])
+        yield from _folded(f"{len(one.run_ids)} runs", [markdown.code(claim.run_ids)])
 
 
 def _cells(claim: Claim) -> Iterator[str]:

@@ -12,6 +12,8 @@ from normlab.manifests import ResultsError, find_manifest, read_object, read_stu
 from normlab.outcome import OUTCOMES
 from normlab.store import failed_ids, finished_ids
 
+_MOST_FAILED = 20  # told one by one
+
 
 def read_status(folder: Path) -> dict[str, Any] | None:
     """Counts and ids by state, and who writes the folder now: a process alone (`writer`), or some `shards`.
@@ -58,12 +60,14 @@ def _failure(folder: Path, run: str, label: str) -> dict[str, str]:
 
 def status_lines(status: dict[str, Any]) -> list[str]:
     """The status for a person."""
+    more = len(status["failed"]) - _MOST_FAILED
     outcomes = ", ".join(f"{count} {name}" for name, count in status["outcomes"].items())
     lines = [
         f"{status['folder']}: {counted(status['planned'], 'run')} planned by `{status['command']}`",
         f"finished {status['finished']}" + (f" ({outcomes})" if outcomes else ""),
         f"failed {len(status['failed'])}",
-        *(f"  {run['label']}: {run['error']} ({run['path']})" for run in status["failed"]),
+        *(f"  {run['label']}: {run['error']} ({run['path']})" for run in status["failed"][:_MOST_FAILED]),
+        *([f"  and {more} more: --json lists all"] if more > 0 else []),
         f"missing {status['missing']}",
     ]
     return [*lines, *writer_line(status["writer"]), *(f"being written by {writer_name(s)}" for s in status["shards"])]

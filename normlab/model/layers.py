@@ -6,6 +6,7 @@ Shapes: S lanes, B batch, T time, D width in, F width out, V vocabulary, N = B *
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -101,6 +102,31 @@ class Embedding(Leaf):
         self.weight[lane] = plain.weight
 
     def forward(self, tokens_SBT: Tensor) -> Tensor:
-        lanes, vocab, width = self.weight.shape
-        first_row_S11 = torch.arange(0, lanes * vocab, vocab, device=tokens_SBT.device).view(-1, 1, 1)
-        return nn.functional.embedding(tokens_SBT + first_row_S11, self.weight.reshape(-1, width))
+        if tokens_SBT.is_cuda:
+            return LookUp.apply(tokens_SBT, self.weight)
+        return look_up(tokens_SBT, self.weight)
+
+
+def look_up(tokens_SBT: Tensor, weight_SVD: Tensor) -> Tensor:
+    """The row of each token in its lane's table, (S, B, T, D)."""
+    lanes, vocab, width = weight_SVD.shape
+    first_row_S11 = torch.arange(0, lanes * vocab, vocab, device=tokens_SBT.device).view(-1, 1, 1)
+    return nn.functional.embedding(tokens_SBT + first_row_S11, weight_SVD.reshape(-1, width))
+
+
+class LookUp(torch.autograd.Function):
+    """`look_up` whose gradient is a product with the one-hot tokens. Torch's own gradient sorts the tokens on a GPU and
+    waits for the result, which a CUDA graph cannot hold (pytorch issue 82886), and adds up in no fixed order."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens_SBT: Tensor, weight_SVD: Tensor) -> Tensor:
+        ctx.save_for_backward(tokens_SBT)
+        ctx.vocab = weight_SVD.shape[1]
+        return look_up(tokens_SBT, weight_SVD)
+
+    @staticmethod
+    def backward(ctx: Any, grad_SBTD: Tensor) -> tuple[None, Tensor]:
+        (tokens_SBT,) = ctx.saved_tensors
+        hot_SNV = tokens_SBT.flatten(1).unsqueeze(-1) == torch.arange(ctx.vocab, device=tokens_SBT.device)
+        grad_SND = grad_SBTD.flatten(1, 2)
+        return None, torch.bmm(hot_SNV.to(grad_SND.dtype).transpose(1, 2), grad_SND)

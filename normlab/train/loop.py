@@ -77,6 +77,8 @@ def _train(
     engine: Engine,
     on_progress: Callable[[Progress], None] | None,
 ) -> list[RunRecord]:
+    if device != "cpu":
+        torch.cuda.set_device(device)  # streams and captures belong to the current device
     reset_peak_memory(device)
     torch.set_float32_matmul_precision("high" if engine.tf32 else "highest")
     started = said = time.monotonic()

@@ -69,13 +69,16 @@ class Captured:
         numbers = [stack.params_SP.new_zeros(self.chunk, lanes) for _ in range(2)]
         flags = [torch.zeros(self.chunk, lanes, dtype=torch.bool, device=stack.device) for _ in range(3)]
         self.stats = [*numbers, *flags]
+        self.rows_K1 = torch.arange(self.chunk, device=stack.device).unsqueeze(1)
         self.row_1 = torch.zeros(1, dtype=torch.int64, device=stack.device)
         self.replay = capture(self._step, [*stack.state(), self.row_1])
 
     def _step(self) -> None:
         inputs = StepInputs(*(values.index_select(0, self.row_1).squeeze(0) for values in self.inputs))
+        # A choice by element has a fixed order everywhere; torch's indexed writes have not, or wait for the GPU.
+        here_K1 = self.rows_K1 == self.row_1
         for buffer, value_S in zip(self.stats, self.stack.step(inputs), strict=True):
-            buffer.index_copy_(0, self.row_1, value_S.unsqueeze(0))
+            buffer.copy_(torch.where(here_K1, value_S, buffer))
         self.row_1.add_(1)
 
     def start(self, inputs: StepInputs) -> None:

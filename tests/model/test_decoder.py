@@ -9,6 +9,7 @@ import torch
 
 from normlab.config.schema import ModelSpec, RunSpec, TaskSpec
 from normlab.model.decoder import build
+from normlab.model.layers import LookUp, look_up
 from normlab.model.mixers import MIXERS
 from normlab.model.norms import NORMS
 from normlab.model.placements import PLACEMENTS, Post, Pre
@@ -114,3 +115,17 @@ def test_the_tap_sees_the_stream_after_every_block() -> None:
     seen: list[tuple[int, tuple[int, ...]]] = []
     decoder(torch.zeros(1, 2, 6, dtype=torch.int64), tap=lambda layer, x: seen.append((layer, tuple(x.shape))))
     assert seen == [(layer, (1, 2, 6, 8)) for layer in range(3)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_look_up_of_a_gpu_has_the_same_gradient(dtype) -> None:  # noqa: ANN001
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(3, 5, 4, generator=generator, dtype=dtype, requires_grad=True)
+    tokens = torch.randint(5, (3, 6, 7), generator=generator)
+    grad = torch.randn(3, 6, 7, 4, generator=generator, dtype=dtype)
+    grad[1] = float("nan")  # a lane that blew up
+    plain, ours = look_up(tokens, weight), LookUp.apply(tokens, weight)
+    assert torch.equal(plain, ours)
+    (expected,), (found,) = (torch.autograd.grad(y, weight, grad) for y in (plain, ours))
+    torch.testing.assert_close(found[::2], expected[::2])
+    assert found[1].isnan().all() and expected[1].isnan().any()

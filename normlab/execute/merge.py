@@ -18,7 +18,7 @@ from normlab.execute.display import counted
 from normlab.execute.hold import taken, writable
 from normlab.execute.lease import Held, holder, shards
 from normlab.execute.manifest import write_manifest
-from normlab.execute.sweep import COMPARED
+from normlab.execute.sweep import COMPARED, SWITCHES
 from normlab.execute.target import Refused, changed_plugins, clear, is_empty
 from normlab.manifests import NAME, ResultsError, looks_ours, read_manifest, read_object, read_study
 from normlab.store import RUN_FILES, curve_text, failed_ids, finished_ids, publish_copy, publish_failure, write_file
@@ -170,7 +170,7 @@ def _sessions(sources: Sequence[Source]) -> list[Mapping[str, Any]]:
 def _warnings(sources: Sequence[Source]) -> list[str]:
     first, warnings = sources[0], []
     for other in sources[1:]:
-        sides = [(key, first.manifest.get(key), other.manifest.get(key)) for key in COMPARED]
+        sides = [(key, first.manifest.get(key), other.manifest.get(key)) for key in (*COMPARED, *SWITCHES)]
         changed = ", ".join(f"{key} {one} -> {two}" for key, one, two in sides if one != two)
         if changed:
             warnings.append(f"{first.folder} and {other.folder} were made under other circumstances: {changed}")

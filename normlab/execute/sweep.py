@@ -169,7 +169,8 @@ def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
         sweep_leftovers(folder, mine if shard else None)
         old = find_manifest(folder) or {}
         if old and not todo:
-            env = {key: old.get(key) for key in env}
+            env = {key: old.get(key) for key in env if key not in SWITCHES}
+            env |= {key: old[key] for key in SWITCHES if key in old}
         write_manifest(folder, facts, env, old.get("sessions", []))
         write_file(folder / "config.yaml", study_yaml(study))
     changed = [f"{key} {old[key]} -> {env[key]}" for key in COMPARED if key in old and old[key] != env[key]]

@@ -118,6 +118,7 @@ def test_a_shard_overwrites_nothing(tmp_path: Path, fake_run: Runner) -> None:
 def test_who_may_write_beside_whom(tmp_path: Path, fake_run: Runner) -> None:
     folder = tmp_path / "r"
     folder.mkdir()
+    (folder / ".lock").write_text('{"pid": 1, "host": "gone"}')  # left by a process that was killed
     me = f"process {os.getpid()} on {socket.gethostname()}"
     with shard_lease(folder, Shard(2, 4)):
         with pytest.raises(Refused, match=rf"r is being written by shard 2/4 \({me}\): wait for it, or choose"):

@@ -29,7 +29,8 @@ Scheduler = Annotated[
     typer.Option(
         "--scheduler",
         metavar="ADDRESS",
-        help="With dask: the scheduler to use, tcp://HOST:PORT; its workers need normlab and the plugins.",
+        help="With dask: the scheduler to use, tcp://HOST:PORT."
+        " Its workers need normlab, and the study's plugins at the same paths.",
     ),
 ]
 SchedulerFile = Annotated[

@@ -26,6 +26,8 @@ PROGRAM = (
     "from normlab.execute.worker import end_with; end_with(int(sys.argv[2]));"
     "from distributed.cli.{0} import main; main(sys.argv[3:])"
 )
+# dask samples what a worker does every 10 ms and looks at its event loop every 20 ms; each time the training waits.
+CALM = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
 # Seconds: a worker that finds no scheduler ends; a scheduler that has had nothing to do for so long ends, for systems
 # that do not end it with its parent; the scheduler gets so many to start.
 DEATH_TIMEOUT, IDLE_TIMEOUT, START = 60, 3600, 120.0
@@ -111,7 +113,7 @@ class OwnCluster:
             with open(said, "wb") as file:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-X", "faulthandler", "-c", PROGRAM.format(program), *arguments],
-                    env={**os.environ, **ONE_THREAD},
+                    env={**os.environ, **ONE_THREAD, **CALM},
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=file,

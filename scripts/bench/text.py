@@ -66,7 +66,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
         return [*head, f"{spread(row['gflops'], digits=0)} GFLOP/s", "", "", "100"]
     rate = row["run_steps_per_second"]
     ms = f"{1e3 / rate['median']:.1f}"
-    return [*head, spread(rate), ms, spread(row["over_naive"], digits=2), spread(row["share_of_gemm_peak"], 100, 0)]
+    return [*head, spread(rate), ms, spread(row["over_naive"], digits=2), spread(row["share_of_gemm_peak"], 100)]
 
 
 def compile_line(compiled: Mapping[str, Any]) -> str:

@@ -138,11 +138,13 @@ def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | N
         return None
     rates = layout.corner.en == "learning rate"
     words = _summed(columns)
-    bars = (
-        f"{words.replace('bands', 'bars')}" if words else "bars from the lowest to the highest seed, dots a seed each"
+    note = (
+        f"Median over the seeds, {words.replace('bands', 'bars')}, one without a final loss above all others."
+        if words
+        else "Mean over the seeds, bars from the lowest to the highest seed, dots a seed each; a mean is drawn where every"
+        " seed has a finite loss."
     )
-    note = f"Mean over the seeds, {bars}; a mean is drawn where every"
-    figure, axis = _frame(layout, evidence, f"{note} seed has a finite loss. Open markers: what the article prints.")
+    figure, axis = _frame(layout, evidence, f"{note} Open markers: what the article prints.")
     runs = pd.concat([group.runs for group in columns])
     results = next(found for name in layout.studies if (found := evidence.results(name)) is not None)
     top = _scale(axis, runs, results, published)
@@ -151,7 +153,8 @@ def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | N
     step = 0.035 if rates else 0.07
     shift = {key: step * (i - (len(looks) - 1) / 2) for i, key in enumerate(looks)}
     for group in columns:
-        _draw_line(axis, group, places, shift[group.key], (looks[group.key].colour, top), bool(words))
+        draw = _draw_bars if words else _draw_line
+        draw(axis, group, places, shift[group.key], looks[group.key].colour, top)
     for (row, column), value in published.items():
         _printed(axis, places[row] + shift[column], value, top, looks[column])
     axis.set_xticks(list(places.values()), list(places))
@@ -160,11 +163,23 @@ def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | N
     return figure
 
 
-def _draw_line(
-    axis: Axes, group: Group, places: Mapping[str, float], shift: float, look: tuple[str, float], summed: bool
-) -> None:
-    """`look`: the colour, and the loss above which nothing is drawn; `summed`: no dots, bars from 10 to 90 %."""
-    colour, top = look
+def _draw_bars(axis: Axes, group: Group, places: Mapping[str, float], shift: float, colour: str, top: float) -> None:
+    """Median and bar from 10 to 90 % at each place, and the share that became NaN."""
+    values: dict[float, list[float]] = {}
+    for row, place in places.items():
+        runs = group.runs[group.rows == row]
+        values[place + shift] = [float(loss) for loss in runs["final_loss"].fillna(math.inf)]
+        gone = int((runs["outcome"] == "nan").sum())
+        if gone:
+            where: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "rotation": 90, "fontsize": 6}
+            axis.annotate(f"{100 * gone / len(runs):.2g} % NaN", (place + shift, top), (0, -8), color=colour, **where)
+    band = band_of(values)
+    axis.vlines(band.at, np.minimum(band.low, top), np.minimum(band.high, top), color=colour, linewidth=3, alpha=0.5)
+    median = np.where(np.isfinite(band.median), np.minimum(band.median, top), np.nan)
+    axis.plot(band.at, median, color=colour, linewidth=1.1, marker="o", markersize=4, zorder=4)
+
+
+def _draw_line(axis: Axes, group: Group, places: Mapping[str, float], shift: float, colour: str, top: float) -> None:
     means: list[float] = []
     xs = [places[row] + shift for row in places]
     for x, row in zip(xs, places, strict=True):
@@ -173,11 +188,7 @@ def _draw_line(
         whole = bool(len(runs)) and bool(runs["outcome"].isin(FINITE_OUTCOMES).all())
         means.append(min(sum(losses) / len(losses), top) if whole else math.nan)
         shown = [min(loss, top) for loss in losses]
-        if summed and shown:
-            band = band_of({x: shown})
-            shown = [float(band.low[0]), float(band.high[0])]
-        else:
-            axis.plot([x] * len(shown), shown, marker=".", markersize=4, linestyle="", color=colour, zorder=4)
+        axis.plot([x] * len(shown), shown, marker=".", markersize=4, linestyle="", color=colour, zorder=4)
         if len(shown) > 1:
             axis.vlines(x, min(shown), max(shown), color=colour, linewidth=1.6, zorder=3)
         gone = int((runs["outcome"] == "nan").sum())

@@ -89,4 +89,7 @@ def measure(wanted: list[str], quick: bool, compile_too: bool) -> dict[str, Any]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -125,7 +125,8 @@ def sample(done: int, parent: float, **workers: float) -> dict[str, Any]:
 
 def test_growth_is_of_the_sweep_alone() -> None:
     samples = [sample(0, 20.0, a=100.0), sample(99, 60.0, a=250.0, b=260.0), sample(102, 61.0, a=300.0, b=300.0)]
-    samples += [sample(600, 61.5, a=300.0, b=350.0), sample(998, 62.0, a=301.0, b=304.0), sample(1000, 400.0)]
+    samples += [sample(600, 61.5, a=300.0, b=350.0), sample(998, 62.0, a=301.0, b=304.0)]
+    samples += [sample(1000, 400.0, font=9.0), sample(1000, 500.0)]
     found = sweeps.growth(samples)
     assert (found["from_run"], found["to_run"]) == (102, 998)
     assert (found["parent_growth_mb"], found["worker_growth_mb"], found["peak_mb"]) == (1.0, 4.0, 711.5)
@@ -137,6 +138,8 @@ def test_compiling_pays_after_so_many_run_steps_of_a_process() -> None:
     # Two processes at 10 and 20 run-steps a second together: 0.2 and 0.1 s a run-step of one process.
     found = rows.paid(30.0, entry, {"4/3": [10.0, 10.0], "5": [20.0, 20.0]})
     assert found["paid_after_run_steps"] == pytest.approx(300)
+    assert found["of_a_stack"] == 9000 and found["within_a_stack"]
+    assert not rows.paid(3000.0, entry, {"4/3": [10.0], "5": [20.0]})["within_a_stack"]
     assert found["over_eager"]["median"] == 2
     assert rows.paid(30.0, entry, {"4/3": [10.0], "5": [9.0]})["paid_after_run_steps"] is None
 

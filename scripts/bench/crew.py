@@ -119,6 +119,9 @@ def serve(pipe: Connection, as_worker: bool, limit: int | None) -> None:
             pipe.send(answer)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
+    finally:
+        if member.cache:  # A process that multiprocessing started runs no exit handlers.
+            member.cache.cleanup()
 
 
 class Crew:

@@ -172,10 +172,12 @@ def peak_row(entry: Entry, rates: Sequence[float], size: int) -> dict[str, Any]:
 
 def paid(seconds: float, entry: Entry, rounds: Mapping[str, list[float]]) -> dict[str, Any]:
     """How the compiled block compares with the same stack not compiled, and after how many run-steps of one process
-    the time to compile has come back (None: never)."""
+    the time to compile has come back (None: never); `of_a_stack` is what one stack of whole runs has."""
     eager = rounds[f"4/{entry.recipe.lanes}"]
     gains = summary([a / b for a, b in zip(rounds["5"], eager, strict=True)])
     # Seconds a run-step of one process.
     saved = summary([entry.members * (1 / a - 1 / b) for a, b in zip(eager, rounds["5"], strict=True)])
     steps = seconds / saved["median"] if saved["median"] > 0 else None
-    return {"over_eager": gains, "paid_after_run_steps": steps}
+    of_a_stack = entry.recipe.lanes * entry.recipe.spec.train.steps
+    within = steps is not None and steps < of_a_stack
+    return {"over_eager": gains, "paid_after_run_steps": steps, "of_a_stack": of_a_stack, "within_a_stack": within}

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,11 @@ def runs(sizes: Sizes, say: Say) -> dict[str, Any]:
         say(f"a sweep of {count} runs")
         with tempfile.TemporaryDirectory() as folder:
             started = time.monotonic()
-            process = start(Path(folder), base, count, sizes.jobs)
-            check(process, process.wait(), Path(folder))
+            with sweep(Path(folder), base, count, sizes.jobs) as process:
+                check(process.wait(), Path(folder))
             seconds = time.monotonic() - started
-            sweep = read_manifest(Path(folder) / "out")["sessions"][-1]["seconds"]
-        points.append({"runs": count, "sweep_seconds": sweep, "command_seconds": seconds})
+            of_sweep = read_manifest(Path(folder) / "out")["sessions"][-1]["seconds"]
+        points.append({"runs": count, "sweep_seconds": of_sweep, "command_seconds": seconds})
     exponents = {
         f"{name}_exponent": exponent_of(sizes.sweeps, [point[f"{name}_seconds"] for point in points])
         for name in ("sweep", "command")
@@ -84,16 +85,12 @@ def startup(sizes: Sizes, say: Say) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             stamp = Path(folder) / "stamp"
             started = time.monotonic()
-            with environment({"NORMLAB_BENCH_STAMP": str(stamp)}):
-                process = start(Path(folder), tree(sizes.spec), count, sizes.jobs, plugin=True)
-            try:
+            variables: dict[str, str | None] = {"NORMLAB_BENCH_STAMP": str(stamp)}
+            with environment(variables), sweep(Path(folder), tree(sizes.spec), count, sizes.jobs, True) as process:
                 while not (stamp.exists() and stamp.read_text().endswith("\n")) and process.poll() is None:
                     time.sleep(0.02)
-            finally:
-                process.terminate()
-                process.wait()
             if not stamp.exists():
-                check(process, process.returncode, Path(folder))
+                check(process.returncode, Path(folder))
                 raise CannotRun("a sweep ended without a step of a stack")
             # Every worker writes a line; the first one counts.
             taken.append(min(map(float, stamp.read_text().split())) - started)
@@ -108,15 +105,15 @@ def long(sizes: Sizes, say: Say) -> dict[str, Any]:
     said = 0
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
-        process = start(Path(folder), base, sizes.long_runs, sizes.jobs)
         published = Path(folder) / "out" / "runs"
-        while process.poll() is None:
-            done = count_folders(published)
-            samples.append({"seconds": time.monotonic() - started, "done": done, **resident(process.pid)})
-            if done >= said + sizes.long_runs // 10:
-                say(f"the long sweep: {(said := done)} of {sizes.long_runs} runs")
-            time.sleep(0.2)
-        check(process, process.returncode, Path(folder))
+        with sweep(Path(folder), base, sizes.long_runs, sizes.jobs) as process:
+            while process.poll() is None:
+                done = count_folders(published)
+                samples.append({"seconds": time.monotonic() - started, "done": done, **resident(process.pid)})
+                if done >= said + sizes.long_runs // 10:
+                    say(f"the long sweep: {(said := done)} of {sizes.long_runs} runs")
+                time.sleep(0.2)
+        check(process.returncode, Path(folder))
         done = count_folders(published)
     every = max(1, len(samples) // SAMPLES_KEPT)
     facts = {"runs": done, "steps": sizes.long_steps, "seconds": time.monotonic() - started}
@@ -130,9 +127,11 @@ def growth(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     watched = [sample for sample in samples if sample["workers_mb"] and sample["done"] >= FROM_RUN]
     if len(watched) < 2:
         return {"from_run": None, "to_run": None, "parent_growth_mb": None, "worker_growth_mb": None, "peak_mb": None}
-    first, last = watched[0], watched[-1]
-    both = first["workers_mb"].keys() & last["workers_mb"].keys()
-    grown = [last["workers_mb"][pid] - first["workers_mb"][pid] for pid in both]
+    first, pids = watched[0], watched[0]["workers_mb"].keys()
+    # Afterwards the parent may have other children for a moment, as matplotlib's search for fonts.
+    watched = [sample for sample in watched if pids & sample["workers_mb"].keys()]
+    last = watched[-1]
+    grown = [last["workers_mb"][pid] - first["workers_mb"][pid] for pid in pids & last["workers_mb"].keys()]
     return {
         "from_run": first["done"],
         "to_run": last["done"],
@@ -147,10 +146,11 @@ def tree(spec: RunSpec) -> dict[str, Any]:
     return {part: getattr(spec, part).model_dump(exclude_defaults=True) for part in ("task", "model", "train")}
 
 
-def start(
+@contextmanager
+def sweep(
     folder: Path, base: Mapping[str, Any], count: int, jobs: int | None, plugin: bool = False
-) -> subprocess.Popen[bytes]:
-    """`normlab run` of one structure with `count` seeds into `folder/out`, started."""
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`normlab run` of one structure with `count` seeds into `folder/out`, started; stopped if it still runs after."""
     config: dict[str, Any] = {"question": "How long does this take?", "base": base, "seeds": list(range(count))}
     if plugin:
         shutil.copy(STAMP, folder / STAMP.name)
@@ -161,10 +161,15 @@ def start(
     paths = [str(Path(normlab.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     with open(folder / "said", "wb") as said:
-        return subprocess.Popen(command, cwd=folder, env=env, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, cwd=folder, env=env, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
 
 
-def check(process: subprocess.Popen[bytes], code: int, folder: Path) -> None:
+def check(code: int, folder: Path) -> None:
     """CannotRun with the end of what the command said, if it failed."""
     if code:
         words = (folder / "said").read_text(encoding="utf-8", errors="replace").strip()[-2000:]
@@ -185,7 +190,8 @@ def resident(pid: int) -> dict[str, Any]:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return {"parent_mb": resident_of(str(pid)), "workers_mb": {}}
-    return {"parent_mb": resident_of(str(pid)), "workers_mb": {child: resident_of(child) for child in children}}
+    workers = {child: mb for child in children if (mb := resident_of(child)) > 0}
+    return {"parent_mb": resident_of(str(pid)), "workers_mb": workers}
 
 
 def resident_of(pid: str) -> float:

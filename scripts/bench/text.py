@@ -74,7 +74,11 @@ def compile_line(compiled: Mapping[str, Any]) -> str:
     if not compiled["works"]:
         return f"compiled block: {compiled.get('reason', 'not tried (see --compile)')}"
     steps = compiled["paid_after_run_steps"]
-    paid = "never paid back" if steps is None else f"paid back after {steps:.0f} run-steps of a process"
+    paid = (
+        "never paid back"
+        if steps is None
+        else f"paid back after {steps:.0f} run-steps of a process (a stack of whole runs has {compiled['of_a_stack']})"
+    )
     gain = spread(compiled["over_eager"], digits=2)
     return f"compiled block, S={compiled['lanes']}: {gain} times row 4 of that S; {compiled['seconds']:.0f} s, {paid}"
 

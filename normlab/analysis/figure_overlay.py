@@ -141,8 +141,8 @@ def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | N
     note = (
         f"Median over the seeds, {words.replace('bands', 'bars')}, one without a final loss above all others."
         if words
-        else "Mean over the seeds, bars from the lowest to the highest seed, dots a seed each; a mean is drawn where every"
-        " seed has a finite loss."
+        else "Mean over the seeds, bars from the lowest to the highest seed, dots a seed each; a mean is drawn where"
+        " every seed has a finite loss."
     )
     figure, axis = _frame(layout, evidence, f"{note} Open markers: what the article prints.")
     runs = pd.concat([group.runs for group in columns])
@@ -159,7 +159,8 @@ def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | N
         _printed(axis, places[row] + shift[column], value, top, looks[column])
     axis.set_xticks(list(places.values()), list(places))
     axis.set_xlabel(layout.corner.en)
-    _legend(figure, layout, looks, runs, published)
+    # Where bars stand for the runs, no mark stands for a NaN.
+    _legend(figure, layout, looks, runs.iloc[:0] if words else runs, published)
     return figure
 
 

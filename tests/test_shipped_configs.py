@@ -9,7 +9,7 @@ from normlab.config.load import shipped_configs
 from normlab.config.plan import expand
 
 RUNS = {"collapse": 6, "depth": 9, "dyt": 2, "finalnorm": 10, "lr_wide": 18, "postln": 10, "preln": 10}
-RUNS |= {"readings": 216, "readings_long": 18, "smoke": 4, "warmup": 4}
+RUNS |= {"readings": 216, "readings_long": 60, "readings_tables": 93, "smoke": 4, "warmup": 4}
 CONFIGS = shipped_configs()
 
 

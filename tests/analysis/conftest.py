@@ -10,6 +10,7 @@ import reproduced
 import synthetic
 from six_runs import make_six_runs
 
+from normlab.analysis.article import write_article
 from normlab.analysis.evidence import Evidence
 from normlab.analysis.verdicts import Judged, judge_all
 
@@ -43,6 +44,14 @@ def every_ending(tmp_path: Path) -> Path:
 def article(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reproduction with all that feeds the article's tables; only to be read."""
     return reproduced.make_reproduction(tmp_path_factory.mktemp("results") / "article")
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Such a reproduction with a picture of its own, written up; only to be read."""
+    root = reproduced.make_pictured(tmp_path_factory.mktemp("written") / "article")
+    write_article(root)
+    return root
 
 
 @pytest.fixture(scope="session")

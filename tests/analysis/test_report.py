@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -27,25 +28,15 @@ IDS = [entry.id for entry in load_ledger().entries]
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = reproduced.make_reproduction(tmp_path_factory.mktemp("results") / "article")
-    own = root / "studies" / "numerics" / "figures"
-    own.mkdir()
-    own.joinpath("growth.png").write_bytes(b"\x89PNG not one")
-    write_article(root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def page(root: Path) -> Page:
+def page(written: Path) -> Page:
     page = Page()
-    page.feed((root / "report.html").read_text(encoding="utf-8"))
+    page.feed((written / "report.html").read_text(encoding="utf-8"))
     return page
 
 
 @pytest.fixture(scope="module")
-def text(root: Path) -> str:
-    return (root / "REPORT.md").read_text(encoding="utf-8")
+def text(written: Path) -> str:
+    return (written / "REPORT.md").read_text(encoding="utf-8")
 
 
 class Page(HTMLParser):
@@ -76,10 +67,10 @@ def test_the_page_has_a_row_and_a_place_for_every_claim(page: Page) -> None:
     assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
 
 
-def test_the_page_needs_nothing_from_outside(page: Page, root: Path) -> None:
+def test_the_page_needs_nothing_from_outside(page: Page, written: Path) -> None:
     assert all(address.startswith(("#", "data:image/")) for address in page.addresses)
     assert not {"script", "link", "iframe", "object", "embed", "base"} & set(page.tags)
-    content = (root / "report.html").read_text(encoding="utf-8")
+    content = (written / "report.html").read_text(encoding="utf-8")
     assert "@import" not in content and "url(" not in content
     assert (
         "default-src &#39;none&#39;" in content
@@ -94,11 +85,11 @@ def test_every_figure_has_a_text(page: Page) -> None:
     assert any("numerics" in image["alt"] for image in page.images)
 
 
-def test_markdown_has_a_row_for_every_claim_and_its_figures_lie_there(text: str, root: Path) -> None:
+def test_markdown_has_a_row_for_every_claim_and_its_figures_lie_there(text: str, written: Path) -> None:
     rows = re.findall(r"^\| \[([\w-]+)\]\(#\1\) \|", text, re.MULTILINE)
     assert rows == IDS == re.findall(r"^### (\S+)$", text, re.MULTILINE)
     images = re.findall(r"^!\[.+\]\((.+)\)$", text, re.MULTILINE)
-    assert len(images) == 6 and all((root / image).is_file() for image in images)
+    assert len(images) == 6 and all((written / image).is_file() for image in images)
 
 
 def test_markdown_tables_survive_a_parser(text: str) -> None:
@@ -118,15 +109,15 @@ def test_a_claim_shows_all_that_is_needed_to_check_it(text: str) -> None:
     assert "```sh\nnormlab run configs/toy.yaml\n```" in part
 
 
-def test_run_ids_of_a_claim_are_those_that_were_read(root: Path, text: str) -> None:
-    for one in judge_all(Evidence.open(root)):
+def test_run_ids_of_a_claim_are_those_that_were_read(written: Path, text: str) -> None:
+    for one in judge_all(Evidence.open(written)):
         part = text.partition(f"### {one.entry.id}\n")[2].partition("\n### ")[0]
         assert all(run_id in part for run_id in one.run_ids)
         assert f"**{one.verdict}**" in part
 
 
-def test_errata_and_limitations(root: Path) -> None:
-    content = (root / "report.html").read_text(encoding="utf-8")
+def test_errata_and_limitations(written: Path) -> None:
+    content = (written / "report.html").read_text(encoding="utf-8")
     errata = content.partition('id="errata"')[2].partition("</section>")[0]
     assert errata.count("<tr>") == 1 + len(load_ledger().errata)
     limits = content.partition('id="limitations"')[2].partition("</section>")[0]
@@ -134,8 +125,8 @@ def test_errata_and_limitations(root: Path) -> None:
         assert part in limits
 
 
-def test_counts_stand_on_top_and_add_up(root: Path) -> None:
-    report = make_report(Evidence.open(root), judge_all(Evidence.open(root)))
+def test_counts_stand_on_top_and_add_up(written: Path) -> None:
+    report = make_report(Evidence.open(written), judge_all(Evidence.open(written)))
     assert list(report.counts) == list(VERDICTS) and sum(report.counts.values()) == len(IDS)
     assert report.counts["reproduced"] and report.counts["contradicted"] and report.counts["not run"]
     content = report_html(report)
@@ -191,7 +182,8 @@ def test_overwriting_a_study_takes_its_report_away(tmp_path: Path) -> None:
     assert set(report_files(root)) == set(written) and len(written) == 5
 
 
-def test_the_command_answers_in_json(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_answers_in_json(written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(shutil.copytree(written / "studies" / "params", tmp_path / "params"))  # It has no figure to draw.
     assert main(["report", str(root), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
     assert [claim["id"] for claim in answer["claims"]] == IDS

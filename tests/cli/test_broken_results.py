@@ -11,26 +11,11 @@ import pytest
 
 from normlab.cli import main
 
-STUDY = """
-question: Is it told in one line?
-base:
-  task: {vocab: 8, length: 4, val_size: 8}
-  model: {depth: 1, width: 8, hidden: 8}
-  train: {batch: 4, steps: 2, eval_every: 1}
-"""
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("broken") / "tiny.yaml"
-    path.write_text(STUDY)
-    assert main(["run", str(path), "-o", str(path.parent / "results"), "--jobs", "1", "-q"]) == 0
-    return path.parent
-
 
 @pytest.fixture
-def results(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made / "results", tmp_path / "results"))
+def damaged(results: Path, tmp_path: Path) -> Path:
+    """A copy of the results, to be damaged."""
+    return Path(shutil.copytree(results, tmp_path / "results"))
 
 
 def _edit(results: Path, **changes: object) -> None:
@@ -85,19 +70,19 @@ COMMANDS: dict[str, Callable[[Path, Path, Path], list[str]]] = {
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__.strip("_"))
 def test_one_line(
-    made: Path,
-    results: Path,
+    study: Path,
+    damaged: Path,
     capsys: pytest.CaptureFixture[str],
     damage: Callable[[Path], None],
     command: str,
 ) -> None:
-    damage(results)
-    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
-    code = main(COMMANDS[command](made / "tiny.yaml", results, results.parent / "new"))
+    damage(damaged)
+    before = {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file()}
+    code = main(COMMANDS[command](study, damaged, damaged.parent / "new"))
     out, err = capsys.readouterr()
     if command == "verify" and damage in (_truncated_run, _list_for_a_run):
         assert code == 3 and "run.json: expected the run's record" in out and not err
         return
     assert (code, out, err.count("\n")) == (2, "", 1), err
-    assert str(results) in err and "Error:" not in err
-    assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
+    assert str(damaged) in err and "Error:" not in err
+    assert {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file()} == before

@@ -37,7 +37,14 @@ OF_ROOT = ("-h", "--help", "--version")
 COMMANDS = [["status", "RESULTS"], ["verify", "RESULTS"], ["compare", "RESULTS", "RESULTS"]]
 COMMANDS += [["tables", "RESULTS"], ["env"], ["list", "configs"], ["config", "schema"]]
 COMMANDS += [["config", "check", "smoke"], ["config", "show", "smoke"]]
+RUN_WITH |= {"--shard": ["--shard", "1/2"]}
+OF_SLURM = {"--array"}
+OF_DASK = {"--dashboard-address", "--death-timeout", "--host", "--idle-timeout", "--local-directory", "--memory-limit"}
+OF_DASK |= {"--no-nanny", "--nthreads", "--port", "--resources"}
+IN_WORDS = {"-of-", "-th"}  # `shard-1-of-4`, `10-th`: the number stands between two texts
+ON_GPU = {"--tf32"}  # refused on a CPU
 OF_GIT = {"--short", "--porcelain", "--untracked-files", "--"}
+OF_OTHERS = OF_PYTHON | OF_GIT | OF_SLURM | OF_DASK | IN_WORDS
 
 
 def of_others() -> set[str]:
@@ -55,7 +62,7 @@ def of_others() -> set[str]:
 def test_every_flag_that_a_message_names_runs(
     study: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_calibration: None
 ) -> None:
-    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", messages())) - OF_GIT - OF_PYTHON
+    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", messages())) - OF_OTHERS - ON_GPU
     unknown = named - RUN_WITH.keys() - OF_COLLAPSE.keys() - set(OF_ROOT) - of_others()
     assert not unknown
     for flag, words in RUN_WITH.items():

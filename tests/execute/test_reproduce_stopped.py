@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_plan import HERE, manifest
+from tiny_plan import HERE, Run, manifest, tiny_plan
 
+from normlab.execute.target import Refused
 from normlab.store import finished_ids
 
 PATIENCE = 300.0
@@ -38,24 +39,23 @@ def children(parent: int) -> str:
     return Path(f"/proc/{parent}/task/{parent}/children").read_text()
 
 
-def command(trainer: str, mode: str, folder: Path, *options: str) -> list[str]:
+def start(trainer: str, mode: str, folder: Path) -> subprocess.Popen[str]:
     program = [sys.executable, str(HERE / "tiny_plan.py"), trainer, mode]
-    return [*program, "reproduce", "-o", str(folder), "--jobs", "1", *options]
-
-
-def start(*words: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(command(*words), start_new_session=True, stderr=subprocess.PIPE, text=True)
+    words = [*program, "reproduce", "-o", str(folder), "--jobs", "1"]
+    return subprocess.Popen(words, start_new_session=True, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_a_stop_while_it_measures_leaves_no_child_and_is_resumed(tmp_path: Path, signum: int, code: int) -> None:
+def test_a_stop_while_it_measures_leaves_no_child_and_is_resumed(
+    tmp_path: Path, run: Run, signum: int, code: int
+) -> None:
     folder = tmp_path / "r"
     process = start("here_and_now", "hangs", folder)
     note = folder / "studies" / "before" / ".tmp-pid"
     wait_until(lambda: note.exists() and note.read_text())
     child = int(note.read_text())
-    other = subprocess.run(command("here_and_now", "fine", folder, "--resume"), capture_output=True, text=True)
-    assert other.returncode == 2 and f"process {process.pid}" in other.stderr
+    with pytest.raises(Refused, match=f"process {process.pid}"):
+        run(folder, resume=True)
     os.kill(process.pid, signum)
     _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
@@ -63,13 +63,12 @@ def test_a_stop_while_it_measures_leaves_no_child_and_is_resumed(tmp_path: Path,
     if code > 0:
         assert f"normlab reproduce -o {folder} --jobs 1 --resume" in stderr and "Traceback" not in stderr
         assert not (folder / "failed").exists() and len(manifest(folder)["sessions"]) == 1
-    done = subprocess.run(command("here_and_now", "fine", folder, "--resume"), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert not run(folder, resume=True).failed
     assert len(finished_ids(folder / "studies" / "two")) == 6 and not list(folder.rglob(".*"))
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_stop_while_it_trains_keeps_what_is_done(tmp_path: Path, signum: int, code: int) -> None:
+def test_a_stop_while_it_trains_keeps_what_is_done(tmp_path: Path, run: Run, signum: int, code: int) -> None:
     folder = tmp_path / "r"
     process = start("never_ends", "fine", folder)
     wait_until(lambda: (folder / "studies" / "one" / "manifest.json").exists())
@@ -78,7 +77,7 @@ def test_a_stop_while_it_trains_keeps_what_is_done(tmp_path: Path, signum: int, 
     process.communicate(timeout=PATIENCE)
     assert process.returncode == code
     kept = (folder / "studies" / "before" / "measure.json").read_bytes()
-    done = subprocess.run(command("here_and_now", "fails", folder, "--resume"), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr  # The measure that would fail is not tried again.
+    done = run(folder, tiny_plan(mode="fails"), resume=True)
+    assert not done.failed  # The measure that would fail is not tried again.
     assert (folder / "studies" / "before" / "measure.json").read_bytes() == kept
     assert len(finished_ids(folder / "studies" / "two")) == 6

@@ -8,7 +8,7 @@ from tiny_speed import PACE, TINY
 
 from normlab.cli import main
 from normlab.measures import read_measure
-from normlab.studies import speed, speed_norms
+from normlab.studies import speed, speed_model, speed_norms
 from normlab.studies.speed_norms import LN, RMS
 from normlab.studies.speed_shapes import Shape
 
@@ -19,6 +19,12 @@ def tiny_study(monkeypatch, no_compiler):
     monkeypatch.setattr(speed, "SINGLE", Shape(2, 5, 8, (96, 78)))
     for name in ("FULL", "QUICK", "MODEL_FULL", "MODEL_QUICK"):
         monkeypatch.setattr(speed, name, PACE)
+    shallow = {norm: _with_depth(spec, 1) for norm, spec in speed_model.specs().items()}
+    monkeypatch.setattr(speed_model, "specs", lambda: shallow)
+
+
+def _with_depth(spec, depth):
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"depth": depth})})
 
 
 def test_the_command_writes_what_the_ledger_reads(tiny_study, tmp_path, capsys):

@@ -149,8 +149,9 @@ def _shaken(donor: Donor, rng: np.random.Generator) -> tuple[list[str], dict[int
 
 def _cut(donor: Donor, lines: list[str], at: int) -> tuple[list[str], dict[str, Any]]:
     """The curve up to line `at`, or the next that is no evaluation, with a loss that is not finite there."""
-    while at in donor.evaluations:
-        at += 1
+    at = next((line for line in range(at, len(lines)) if line not in donor.evaluations), 0)
+    if not at:
+        raise ValueError("--nan: expected curves with steps between their evaluations")
     step = int(lines[at].split(",", 1)[0])
     onset = {"step": step, "kind": "loss", "phase": "forward", "producer": "made by many_runs.py", "nan": 1, "inf": 0}
     return [*lines[:at], f"{step},nan,nan" + "," * (lines[0].count(",") - 2)], onset

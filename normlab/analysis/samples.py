@@ -15,6 +15,8 @@ from normlab.analysis.metrics import spread
 _T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179,
       15: 2.131, 20: 2.086, 30: 2.042, 60: 2.000, 120: 1.980}  # fmt: skip
 
+_MOST_LISTED = 12  # values in a cell where not every seed has one
+
 
 def t_quantile(freedom: float) -> float:
     """97.5 % quantile of Student's t for at least one degree of freedom; the next lower tabulated one, so an interval
@@ -91,13 +93,24 @@ class Sample:
         """`2.28 ± 0.03`, `nan 3/3`, `1.20 (1/3), nan 2/3`, `4.16 ± 0.001 (stalled 3/3)`, `12 [10, 15]`."""
         unusual = self.ends(without="trained")
         if self.mean is None:
-            values = ", ".join(mean_text([v]) if self.loss else short(v) for v in self.values.values())
+            values = self._listed()
             valued = f"{values} ({len(self.values)}/{len(self.outcomes)}), " if values else ""
             return valued + (unusual or self.ends()) or "–"
         if self.interval is not None:
             return f"{short(self.mean)} [{short(self.interval[0])}, {short(self.interval[1])}]"
         value = f"≥ {number(self.mean)}" if self.at_least else self._value_text(self.mean)
         return f"{value} ({unusual})" if unusual else value
+
+    def _listed(self) -> str:
+        """Every value; of very many their median and ends. A mean over a part of the seeds is never told."""
+        values = list(self.values.values())
+        if len(values) <= _MOST_LISTED:
+            return ", ".join(map(self._one, values))
+        low, median, high = map(self._one, (min(values), statistics.median(values), max(values)))
+        return f"{low} to {high}, median {median}"
+
+    def _one(self, value: float) -> str:
+        return mean_text([value]) if self.loss else short(value)
 
     def _value_text(self, mean: float) -> str:
         values = list(self.values.values())

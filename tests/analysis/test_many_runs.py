@@ -19,6 +19,7 @@ from normlab.analysis.bands import band_of, band_words, loss_band, spread_out, t
 from normlab.analysis.canvas import styled
 from normlab.analysis.outputs import table_texts
 from normlab.analysis.provenance import listed
+from normlab.analysis.samples import Sample
 from normlab.analysis.table import MOST_ROWS
 from normlab.analysis.tables import runs_table
 from normlab.analysis.verify import verify
@@ -177,3 +178,9 @@ def test_evaluations_are_rows_of_the_curve() -> None:
 def test_half_a_curve_is_none(parse, text: str) -> None:
     with pytest.raises(ValueError):
         parse(text)
+
+
+def test_a_cell_of_very_many_values_tells_their_ends() -> None:
+    values = {seed: 2.0 + seed / 100 for seed in range(96)}
+    sample = Sample(values, {seed: "trained" if seed < 96 else "nan" for seed in range(100)}, loss=True)
+    assert sample.text() == "2.00 to 2.95, median 2.47 (96/100), nan 4/100"

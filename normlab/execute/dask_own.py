@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +28,8 @@ PROGRAM = (
 # dask samples what a worker does every 10 ms and looks at its event loop every 20 ms; each time the training waits.
 CALM = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
 # Seconds: a worker that finds no scheduler ends; a scheduler that has had nothing to do for so long ends, for systems
-# that do not end it with its parent; the scheduler gets so many to start.
-DEATH_TIMEOUT, IDLE_TIMEOUT, START = 60, 3600, 120.0
+# that do not end it with its parent.
+DEATH_TIMEOUT, IDLE_TIMEOUT = 60, 3600
 
 
 @dataclass
@@ -70,16 +69,14 @@ class OwnCluster:
             + [f"--scheduler-file={self.file}", f"--idle-timeout={IDLE_TIMEOUT}"],
         )
 
-    def address(self) -> str:
-        """The scheduler's address; waits until it is up."""
-        deadline = time.monotonic() + START
-        while True:
-            if self.scheduler.process.poll() is not None or time.monotonic() > deadline:
-                raise CannotStart(self.scheduler.words() or "the scheduler did not come up")
-            try:
-                return str(json.loads(self.file.read_text())["address"])
-            except (OSError, ValueError):
-                time.sleep(0.02)
+    def address(self) -> str | None:
+        """The scheduler's address; None while it starts, `CannotStart` if it has ended."""
+        if self.scheduler.process.poll() is not None:
+            raise CannotStart(self.scheduler.words() or f"the scheduler {self.scheduler.end()}")
+        try:
+            return str(json.loads(self.file.read_text())["address"])
+        except (OSError, ValueError):
+            return None
 
     def tend(self, wanted: int) -> None:
         """Start workers so that `wanted`, `size` at most, are alive; raise `CannotStart` if one ended before it could

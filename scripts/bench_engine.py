@@ -21,6 +21,8 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -57,18 +59,20 @@ def main() -> int:
 def measure(wanted: list[str], quick: bool, compile_too: bool) -> dict[str, Any]:
     """Everything that is wanted, as JSON values; null for what is not."""
     from bench import rows, single, sweeps
-    from bench.crew import CannotRun
+    from bench.crew import CannotRun, Crew
 
     from normlab.execute.manifest import cores, cpu_name
 
     started, load = time.monotonic(), os.getloadavg()
     sizes = QUICK if quick else FULL
+    open_crew = ExitStack()
+    one = cache(lambda: open_crew.enter_context(Crew(1, as_worker=True)))
     parts: dict[str, Callable[..., dict[str, Any]]] = {
         "rows": lambda sizes, say: rows.main_table(sizes, compile_too, say),
         "memory": lambda sizes, say: {"memory": single.memory(sizes, say)},
-        "depth": lambda sizes, say: {"depth": single.depth(sizes, say)},
+        "depth": lambda sizes, say: {"depth": single.depth(one(), sizes, say)},
         "runs": lambda sizes, say: {"runs": sweeps.runs(sizes, say)},
-        "overhead": lambda sizes, say: {"overhead": single.overhead(sizes, say)},
+        "overhead": lambda sizes, say: {"overhead": single.overhead(one(), sizes, say)},
         "startup": lambda sizes, say: {"startup": sweeps.startup(sizes, say)},
         "long": lambda sizes, say: {"long": sweeps.long(sizes, say)},
     }
@@ -79,12 +83,13 @@ def measure(wanted: list[str], quick: bool, compile_too: bool) -> dict[str, Any]
     result: dict[str, Any] = dict.fromkeys((*OF_ROWS, *SECTIONS))
     result |= {"torch": version("torch"), "cpu": cpu_name(), "cores": cores(), "load": load, "quick": quick}
     result["failed"] = {}
-    for name in wanted:
-        try:
-            result |= parts[name](sizes, say)
-        except CannotRun as error:  # What was measured before is kept.
-            say(f"{name}: {error}")
-            result["failed"][name] = str(error)
+    with open_crew:
+        for name in wanted:
+            try:
+                result |= parts[name](sizes, say)
+            except CannotRun as error:  # What was measured before is kept.
+                say(f"{name}: {error}")
+                result["failed"][name] = str(error)
     return result | {"seconds": time.monotonic() - started}
 
 

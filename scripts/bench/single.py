@@ -57,16 +57,15 @@ def peak_memory(member: Member, recipe: Recipe) -> tuple[float, float]:
     return before, peak()
 
 
-def depth(sizes: Sizes, say: Say) -> dict[str, Any]:
+def depth(crew: Crew, sizes: Sizes, say: Say) -> dict[str, Any]:
     """Milliseconds of a run-step by depth, in stacks as the engine makes them on one thread, and the exponent p of
     the fit ms = c depth^p."""
     recipes = {d: Recipe("ours", changed(sizes.spec, depth=d), MAX_LANES) for d in sizes.depths}
     taken: dict[int, list[float]] = {d: [] for d in sizes.depths}
-    with Crew(1, True) as crew:
-        for k in range(sizes.depth_rounds):
-            say(f"depth, round {k + 1} of {sizes.depth_rounds}")
-            for d, recipe in recipes.items():
-                taken[d].append(1e3 / (crew.rate(recipe, sizes.seconds / 2) * recipe.lanes))
+    for k in range(sizes.depth_rounds):
+        say(f"depth, round {k + 1} of {sizes.depth_rounds}")
+        for d, recipe in recipes.items():
+            taken[d].append(1e3 / (crew.rate(recipe, sizes.seconds / 2, 1) * recipe.lanes))
     points = [{"depth": d, "ms_a_run_step": summary(taken[d])} for d in sizes.depths]
     fits = [fitted_exponent(sizes.depths, [taken[d][k] for d in sizes.depths]) for k in range(sizes.depth_rounds)]
     return {"lanes": MAX_LANES, "points": points, "exponent": summary(fits)}
@@ -77,11 +76,10 @@ def fitted_exponent(x: tuple[int, ...], y: list[float]) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def overhead(sizes: Sizes, say: Say) -> dict[str, Any]:
+def overhead(crew: Crew, sizes: Sizes, say: Say) -> dict[str, Any]:
     """Shares of a whole run's time, in percent; see `run_parts`."""
     say("where a run's time goes")
-    with Crew(1, True) as crew:
-        (rounds,) = crew.call(run_parts, sizes.spec, MAX_LANES, sizes.overhead_rounds)
+    (rounds,) = crew.call(run_parts, sizes.spec, MAX_LANES, sizes.overhead_rounds, members=1)
     totals = [sum(parts.values()) for parts in rounds]
     names = list(rounds[0])
     shares = {name: summary([100 * p[name] / t for p, t in zip(rounds, totals, strict=True)]) for name in names}

@@ -88,13 +88,13 @@ def test_each_table_is_read_off_its_own_runs(tmp_path):
 
     judged = readings.judge_readings(full_length(tmp_path, cells, story))
     measured = {(one.entry.id, cell.row, cell.column): cell.measured for one in judged["default"] for cell in one.cells}
-    assert measured["collapse-depth", "12", "layernorm"] == measured["rms-no-norm-fails", "", "layernorm"] == "0.5"
-    assert measured["collapse-depth", "6", "rmsnorm"] == measured["rms-no-norm-fails", "", "none"] == "0.4"
-    assert measured["lr-sensitivity", "1e-3", "pre 12"] == "0.5"
-    assert measured["lr-warmup", "", "warm-up 1000"] == measured["lr-window", "best loss", "post 12"] == "0.4"
-    assert measured["lr-window", "best loss", "pre 12"] == measured["lr-window", "best loss", "post 30"] == "0.5"
+    assert measured["collapse-depth", "12", "layernorm"] == measured["rms-no-norm-fails", "", "layernorm"] == "0.50"
+    assert measured["collapse-depth", "6", "rmsnorm"] == measured["rms-no-norm-fails", "", "none"] == "0.40"
+    assert measured["lr-sensitivity", "1e-3", "pre 12"] == "0.50"
+    assert measured["lr-warmup", "", "warm-up 1000"] == measured["lr-window", "best loss", "post 12"] == "0.40"
+    assert measured["lr-window", "best loss", "pre 12"] == measured["lr-window", "best loss", "post 30"] == "0.50"
     assert measured["preln-no-warmup", "", "difference"] == "0.1"
-    assert measured["lr-window", "window", "post 12"] == "≥ 0.477"
+    assert measured["lr-window", "window", "post 12"] == "≥ 0.48"
 
     near = {row[0]: row[1:] for row in readings.nearest_table(judged).rows}
     assert set(near) == {"collapse-20", "collapse-depth", "lr-sensitivity", "lr-window, window",

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from normlab.config.plan import PlannedRun
-from normlab.execute.cluster import Cluster, SchedulerLost, need_dask
+from normlab.execute.cluster import LOOPBACK, Cluster, SchedulerLost, need_dask
 from normlab.execute.dask_crew import Crew, Worker, summary
 from normlab.execute.dask_line import Gone, Left, Line, Returned, Roster, Told
 from normlab.execute.dask_own import OwnCluster
@@ -53,6 +53,8 @@ class DaskPool:
             self._close()
             raise
         self.crew = Crew(self.setup, self.line, self.own, self.warn)
+        if self.own and self.cluster.listen != LOOPBACK:
+            self.warn(f"the scheduler listens at {self.line.address}: whoever reaches it can run code as you")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

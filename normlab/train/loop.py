@@ -108,12 +108,15 @@ def _train(
     for (first, last), after in zip(chunks, [*chunks[1:], None], strict=True):
         if not any(lane.alive for lane in log.lanes):
             break
-        (tokens_KSBT, rates_KS), peak_rate_S = following, np.maximum(peak_rate_S, following[1].max(0))
+        tokens_KSBT, rates_KS = following
         program.start(stack.inputs(first, tokens_KSBT, rates_KS))
         if after:  # Drawn while a GPU is busy with the chunk.
             following = draw(*after)
         stats = program.read()
         _note(stack, log, first, stats, tokens_KSBT)
+        for lane, entry in enumerate(log.lanes):  # A lane's steps after its onset are its neighbours' only.
+            done = max(len(entry.train_loss) - first + 1, 0)
+            peak_rate_S[lane] = max(peak_rate_S[lane], *rates_KS[:done, lane], 0.0)
         if last in due and any(lane.alive for lane in log.lanes):
             evaluate(last)
         if on_progress and time.monotonic() - said > PROGRESS_SECONDS:

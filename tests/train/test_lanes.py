@@ -49,6 +49,15 @@ def test_a_neighbour_that_ends_in_nan_changes_nothing() -> None:
     assert [written(r) for r in (with_it[0], with_it[2])] == [written(r) for r in train(*calm)]
 
 
+@pytest.mark.parametrize("steps", [12, 25])
+def test_a_lane_that_ends_while_it_warms_up_is_an_island_too(steps: int) -> None:
+    shared = {"model__norm": "none", "train__steps": steps, "train__eval_every": steps, "optim__warmup": 11}
+    doomed, calm = tiny(**shared, optim__lr=1e30), tiny(**shared, seed=1)
+    (alone,) = train(doomed)
+    assert alone.run["onset"]["step"] < 10 and alone.run["built"]["lr"] < 1e30
+    assert written(train(calm, doomed)[1]) == written(alone)
+
+
 def test_a_frozen_lane_keeps_its_history_and_no_more() -> None:
     (record,) = train(tiny(model__norm="none", optim__lr=1e30, train__steps=30))
     onset = record.run["onset"]["step"]

@@ -14,6 +14,7 @@ import pandas as pd
 from normlab import store
 from normlab.analysis import reading
 from normlab.analysis.reading import ResultsError
+from normlab.config.engine import SWITCHES
 from normlab.config.fields import run_fields
 from normlab.config.plan import short_names
 from normlab.config.schema import Study
@@ -156,7 +157,7 @@ def _tidy(rows: list[dict[str, Any]], labels: pd.DataFrame) -> pd.DataFrame:
     numbers = [*losses, "seconds", "peak_memory_mb"]
     onset = ["onset_step", "onset_kind", "onset_phase", "onset_producer"]
     columns = ["id", "label", "seed", *run_fields(), "outcome", *onset, *losses[:3], "best_step", "steps", "spikes"]
-    columns += ["parameters", *losses[3:], "seconds", "peak_memory_mb", "device", "commit", "error"]
+    columns += ["parameters", *losses[3:], "seconds", "peak_memory_mb", "device", "commit", *SWITCHES, "error"]
     runs = pd.DataFrame(rows, columns=columns)
     runs = runs.astype({**dict.fromkeys(_INTEGERS, "Int64"), **dict.fromkeys(numbers, "float64")})
     for position, name in enumerate(name for name in labels if name not in runs):

@@ -82,7 +82,13 @@ def commit_text(results: Results) -> str:
 
 def device_text(results: Results) -> str:
     """`cpu, 1 thread, torch 2.13.0`; the model of a GPU instead of the word cuda."""
-    return machine_text(results.manifest)
+    trained = results.runs[results.runs["commit"].notna() | results.runs["device"].notna()]
+    parts = [machine_text({key: value for key, value in results.manifest.items() if key not in _SWITCHES})]
+    for key, words in _SWITCHES.items():
+        # By the runs' own word: a folder may have been gone on with, or merged, under another switch.
+        if count := int((trained[key] == True).sum()):  # noqa: E712
+            parts.append(words if count == len(trained) else f"{words} in {count} of {len(trained)} runs")
+    return ", ".join(parts)
 
 
 _SWITCHES = {"compiled": "blocks compiled", "tf32": "products in TF32"}

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from normlab import store
+from normlab.config.engine import SWITCHES
 from normlab.config.fields import run_fields, set_fields
 from normlab.config.schema import Study
 from normlab.manifests import ResultsError, read_manifest, read_object, read_study
@@ -57,6 +58,7 @@ def finished_row(root: Path, run_id: str, thresholds: Mapping[str, Any]) -> dict
             "parameters": run["built"]["parameters"],
             **{key: run["task"][key] for key in ("uniform", "guess", "floor")},
             **{key: timing.get(key) for key in ("seconds", "peak_memory_mb", "device", "commit")},
+            **{key: bool(timing.get(key, False)) for key in SWITCHES},
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise ResultsError(f"{folder / 'run.json'}: not a run's record: no {error}") from error

@@ -109,7 +109,8 @@ def report(
 ) -> None:
     """Judge every claim of the article by a results folder, and write REPORT.md and report.html there.
 
-    Claims that the folder cannot speak to are told as not run.
+    Claims that the folder cannot speak to are told as not run. Studies of readings that lie beside a reproduction
+    (`readings*`) are told in its report.
     """
     from normlab.analysis.article import write_article
     from normlab.analysis.evidence import Evidence

@@ -171,7 +171,9 @@ def _warnings(sources: Sequence[Source]) -> list[str]:
     first, warnings = sources[0], []
     for other in sources[1:]:
         sides = [(key, first.manifest.get(key), other.manifest.get(key)) for key in (*COMPARED, *SWITCHES)]
-        changed = ", ".join(f"{key} {one} -> {two}" for key, one, two in sides if one != two)
+        words = {key: {None: "off", True: "on"} for key in SWITCHES}
+        told = [(key, *(words.get(key, {}).get(side, side) for side in pair)) for key, *pair in sides]
+        changed = ", ".join(f"{key} {one} -> {two}" for key, one, two in told if one != two)
         if changed:
             warnings.append(f"{first.folder} and {other.folder} were made under other circumstances: {changed}")
     return warnings

@@ -104,8 +104,14 @@ def capture_cuda(call: Call, state: Sequence[Tensor]) -> Call:
             call()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
+    try:
+        with torch.cuda.graph(graph):
+            call()
+    except RuntimeError as error:
+        # Ending a capture that failed raises another error in the place of the one that tells why.
+        if isinstance(error.__context__, torch.OutOfMemoryError):
+            raise error.__context__ from None
+        raise
     for tensor, value in zip(state, kept, strict=True):
         tensor.copy_(value)
     return graph.replay

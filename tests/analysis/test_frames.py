@@ -14,6 +14,7 @@ import synthetic
 
 import normlab
 from normlab.analysis import ResultsError
+from normlab.analysis.provenance import device_text
 from normlab.config.names import KNOWN
 from normlab.config.schema import Axis, Point
 
@@ -213,3 +214,15 @@ def test_a_broken_curve_is_told_in_one_line(every_ending: Path) -> None:
     with pytest.raises(ResultsError, match="its curve cannot be read") as caught:
         results.curves  # noqa: B018
     assert "\n" not in str(caught.value)
+
+
+def test_the_switches_are_told_by_the_runs_own_word(every_ending):
+    for run, on in zip(sorted((every_ending / "runs").iterdir()), (True, True, False), strict=False):
+        timing = json.loads((run / "timing.json").read_text())
+        (run / "timing.json").write_text(json.dumps(timing | ({"compiled": True} if on else {})))
+    manifest = json.loads((every_ending / "manifest.json").read_text())
+    (every_ending / "manifest.json").write_text(json.dumps(manifest | {"compiled": True, "tf32": True}))
+    results = normlab.load(every_ending)
+    there = int(results.runs["commit"].notna().sum())
+    assert there > 2
+    assert device_text(results).endswith(f"blocks compiled in 2 of {there} runs")

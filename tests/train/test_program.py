@@ -118,6 +118,29 @@ def test_a_capture_puts_back_what_its_warm_up_changed(monkeypatch) -> None:  # n
     assert not torch.equal(stack.params_SP, before[0])
 
 
+def test_a_capture_that_runs_out_of_memory_says_so(monkeypatch) -> None:  # noqa: ANN001
+    @contextmanager
+    def graph(of):  # noqa: ANN001, ANN202
+        try:
+            yield
+        finally:
+            raise RuntimeError("capture_end: the capture was invalidated")
+
+    calls: list[int] = []
+
+    def step() -> None:
+        calls.append(1)
+        if len(calls) > program.WARM_UP:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    for name, fake in {"Stream": lambda: stream, "current_stream": lambda: stream, "stream": nullcontext,
+                       "graph": graph, "CUDAGraph": lambda: None}.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, fake)
+    with pytest.raises(torch.OutOfMemoryError):
+        program.capture_cuda(step, [])
+
+
 def test_every_tensor_that_a_step_changes_is_in_the_state() -> None:
     for fields in FIELDS:
         stack = Stack(lanes(fields), looks=False)

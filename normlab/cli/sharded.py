@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 def answer_shard(folder: Path, shard: Shard, json: bool) -> int:
     """Write and print as an unsharded command does if no run of the plan is missing, else say how many are; return the
     exit code. Two shards that end together both find all runs and write the same bytes, each file by one rename."""
-    from normlab.execute.shards import count_runs
+    from normlab.execute.status import read_status
 
-    counts = count_runs(folder)
+    counts = read_status(folder)
+    assert counts  # this command has written its manifest
     if not counts["missing"]:
         return write_and_answer(folder, json)
     if json:
-        print(jsonlib.dumps({"folder": str(folder), "shard": str(shard), **counts, "files": []}, indent=1))
+        print(jsonlib.dumps({**counts, "shard": str(shard), "files": []}, indent=1))
         return 0
-    failed = f", {counts['failed']} failed" if counts["failed"] else ""
+    failed = f", {len(counts['failed'])} failed" if counts["failed"] else ""
     there = f"{counts['finished']} of {counts['planned']} runs are in {folder}, {counts['missing']} missing{failed}"
     now = f"`normlab tables {shlex.quote(str(folder))}` makes them now, `normlab merge` joins folders"
     print(f"{there}: the shard that ends last here writes the tables; {now}")

@@ -140,8 +140,8 @@ def _train(request: Request, interrupts: Interrupts) -> int:
 @contextmanager
 def faults_told(folder: Path, again: str) -> Iterator[None]:
     """Tell what keeps a command from writing `folder`, and leave with the exit code; `again` is how to go on."""
+    from normlab.execute.children import CannotStart
     from normlab.execute.cluster import SchedulerLost
-    from normlab.execute.local import CannotStart
     from normlab.execute.target import Refused
     from normlab.execute.worker import FULL
 

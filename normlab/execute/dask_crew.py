@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from normlab.config.plugins import plugin_digests
+from normlab.execute.children import CannotStart
 from normlab.execute.dask_line import Line
 from normlab.execute.dask_own import Child, OwnCluster
 from normlab.execute.dask_task import Greeting, greet, versions
-from normlab.execute.local import CannotStart
 from normlab.execute.stacks import Stack
-from normlab.execute.worker import Setup
+from normlab.execute.worker import Setup, summary
 
 
 @dataclass
@@ -101,9 +101,3 @@ class Crew:
         """The process of `worker`, if it is one of ours."""
         greeting = worker.greeting
         return self.own.find(greeting.pid, greeting.host) if self.own and greeting else None
-
-
-def summary(error: BaseException) -> str:
-    """An error in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+from normlab.execute.children import CannotStart, death, last_words, spawn
 from normlab.execute.cluster import LOOPBACK, SchedulerLost
-from normlab.execute.local import ONE_THREAD, CannotStart
 
-# As in `local.py`; the process ends with its parent, whatever ends that.
+# The process ends with its parent, whatever ends that.
 PROGRAM = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]);"
-    "from normlab.execute.worker import end_with; end_with(int(sys.argv[2]));"
-    "from distributed.cli.{0} import main; main(sys.argv[3:])"
+    "from normlab.execute.worker import end_with; end_with(int(sys.argv[1]));"
+    "from distributed.cli.{0} import main; main(sys.argv[2:])"
 )
 # dask samples what a worker does every 10 ms and looks at its event loop every 20 ms; each time the training waits.
 CALM = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s"}
@@ -37,19 +35,18 @@ class Child:
     """A process of ours, and the file that collects what it prints."""
 
     process: subprocess.Popen[bytes]
-    said: Path
+    said: IO[bytes]
 
     def words(self) -> str:
         """The end of what it printed."""
-        return self.said.read_bytes()[-20_000:].decode(errors="replace").strip()
+        return last_words(self.said)
 
     def end(self, seconds: float = 2.0) -> str:
         """How it ended, in words; it gets so many seconds for it."""
         try:
-            code = self.process.wait(seconds)
+            return death(self.process.wait(seconds))
         except subprocess.TimeoutExpired:
             return "lost its connection"
-        return f"died (signal {-code})" if code < 0 else f"died (exit code {code})"
 
 
 class OwnCluster:
@@ -102,22 +99,8 @@ class OwnCluster:
         return (self.workers | self.ended).get(pid) if host == socket.gethostname() else None
 
     def _spawn(self, program: str, options: Sequence[str]) -> Child:
-        said = Path(tempfile.mkstemp(dir=self.folder.name, prefix=program)[1])
-        arguments = [json.dumps(sys.path), str(os.getpid()), *options]
-        # The blocked mask is inherited: Ctrl-C is for the client, which ends them.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            with open(said, "wb") as file:
-                process = subprocess.Popen(
-                    [sys.executable, "-P", "-X", "faulthandler", "-c", PROGRAM.format(program), *arguments],
-                    env={**os.environ, **ONE_THREAD, **CALM},
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return Child(process, said)
+        said = tempfile.TemporaryFile()
+        return Child(spawn(PROGRAM.format(program), [str(os.getpid()), *options], said, environment=CALM), said)
 
     def kill(self) -> None:
         """End all of them at once: they hold nothing that could be lost."""
@@ -129,4 +112,6 @@ class OwnCluster:
         self.kill()
         for child in [*self.workers.values(), self.scheduler]:
             child.process.wait()
+        for child in [*self.workers.values(), *self.ended.values(), self.scheduler]:
+            child.said.close()
         self.folder.cleanup()

@@ -16,16 +16,17 @@ from types import TracebackType
 from typing import Any
 
 from normlab.config.plan import PlannedRun
+from normlab.execute.children import lose
 from normlab.execute.cluster import LOOPBACK, Cluster, SchedulerLost, need_dask
-from normlab.execute.dask_crew import Crew, Worker, summary
+from normlab.execute.dask_crew import Crew, Worker
 from normlab.execute.dask_line import Gone, Left, Line, Returned, Roster, Told
 from normlab.execute.dask_own import OwnCluster
 from normlab.execute.dask_task import train_stack
-from normlab.execute.events import Advanced, Event, Failed, Finished, Retried, Started
+from normlab.execute.events import Advanced, Event, Finished, Retried, Started
 from normlab.execute.signals import Interrupts
 from normlab.execute.stacks import Stack
-from normlab.execute.worker import Crashed, Setup
-from normlab.store import publish, publish_failure, read_run
+from normlab.execute.worker import Crashed, Setup, summary
+from normlab.store import publish, read_run
 
 # Seconds between two looks at signals and at our own workers.
 WAIT = 0.2
@@ -177,13 +178,7 @@ class DaskPool:
             yield from self._lose(worker.stack, f"worker {address} died", where, died=True)
 
     def _lose(self, stack: Stack, reason: str, text: str, died: bool) -> Iterator[Event]:
-        if again := stack.retries(stack.runs, died):
-            self.queue.extend(again)
-            yield Retried(tuple(run.id for run in stack.runs), reason)
-            return
-        for run in stack.runs:
-            publish_failure(self.setup.root, run.id, f"{reason}\n\nrun: {run.label}\n\n{text}\n")
-            yield Failed(run.id, reason)
+        yield from lose(self.setup.root, self.queue, stack, stack.runs, reason, text, died)
 
 
 def _finished(run: Any) -> Finished:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import socket
-import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +19,7 @@ from normlab.config.plugins import plugin_digests
 from normlab.config.schema import RunSpec
 from normlab.execute.devices import resolve_device
 from normlab.execute.manifest import checkout
-from normlab.execute.worker import REPORT_EVERY, Crashed, Setup, boot, with_facts
+from normlab.execute.worker import Crashed, Setup, boot, crashed, reporter, with_facts
 from normlab.store import RunRecord
 
 
@@ -64,9 +62,7 @@ def train_stack(setup: Setup, specs: Sequence[RunSpec], key: str, topic: str) ->
     except Abandoned:
         return None
     except Exception as error:
-        summary = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-        # A CUDA error can leave the device's context unusable.
-        return Crashed(summary, traceback.format_exc(), leaving=setup.device != "cpu")
+        return crashed(error, setup)
 
 
 @cache
@@ -77,20 +73,16 @@ def _circumstances(device: str) -> dict[str, Any]:
 
 
 def _reporter(worker: Any, key: str, topic: str) -> Callable[[Any], None]:
-    last = -REPORT_EVERY
-
-    def report(progress: Any) -> None:
-        nonlocal last
+    def check() -> None:
         if _abandoned(worker, key):
             raise Abandoned
-        now = time.monotonic()
-        if now - last >= REPORT_EVERY or progress.step == progress.steps:
-            last = now
-            losses, alive = [float(loss) for loss in progress.losses], [bool(lives) for lives in progress.alive]
-            message = {"key": key, "step": progress.step, "steps": progress.steps, "losses": losses, "alive": alive}
-            worker.log_event(topic, message)
 
-    return report
+    def say(progress: Any) -> None:
+        losses, alive = [float(loss) for loss in progress.losses], [bool(lives) for lives in progress.alive]
+        message = {"key": key, "step": progress.step, "steps": progress.steps, "losses": losses, "alive": alive}
+        worker.log_event(topic, message)
+
+    return reporter(check, say)
 
 
 def _abandoned(worker: Any, key: str) -> bool:

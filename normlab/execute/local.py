@@ -6,11 +6,8 @@ neighbours are not blamed; a run that fails alone is recorded as failed and the 
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
@@ -20,24 +17,15 @@ from multiprocessing.connection import Connection, Pipe, wait
 from types import TracebackType
 from typing import IO, Any
 
-from normlab.execute.events import Advanced, Event, Failed, Finished, Retried, Started
+from normlab.execute.children import CannotStart, death, last_words, lose, spawn
+from normlab.execute.events import Advanced, Event, Finished, Started
 from normlab.execute.signals import STOPPING, Interrupts
 from normlab.execute.stacks import Stack
 from normlab.execute.worker import AtStep, Crashed, DiskFull, Done, Published, Ready, Setup
-from normlab.store import publish_failure
 
-# The child looks for modules where this process does: a `random.py` in the user's folder must not be imported.
-WORKER = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[3]);"
-    "from normlab.execute.worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
-)
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+WORKER = "from normlab.execute.worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
 # Seconds that a worker gets between SIGTERM and SIGKILL, enough to finish publishing a run.
 GRACE = 2.0
-
-
-class CannotStart(RuntimeError):
-    """A worker ended before it could take a stack; the text is what it said."""
 
 
 @dataclass
@@ -50,11 +38,6 @@ class Worker:
     ready: bool = False
     stack: Stack | None = None
     left: list[str] = field(default_factory=list)
-
-    def words(self) -> str:
-        """The end of what the worker printed."""
-        self.said.seek(max(0, self.said.seek(0, os.SEEK_END) - 20_000))
-        return self.said.read().decode(errors="replace").strip()
 
 
 class Pool:
@@ -100,20 +83,7 @@ class Pool:
     def _spawn(self) -> Worker:
         ours, theirs = Pipe()
         said = tempfile.TemporaryFile()
-        arguments = [str(theirs.fileno()), str(os.getpid()), json.dumps(sys.path)]
-        # The blocked mask is inherited: a Ctrl-C before the child can ignore it would print its traceback.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", WORKER, *arguments],
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, **ONE_THREAD},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        process = spawn(WORKER, [str(theirs.fileno()), str(os.getpid())], said, [theirs.fileno()])
         theirs.close()
         worker = Worker(process, ours, said)
         try:
@@ -154,7 +124,7 @@ class Pool:
         """A worker's pipe has closed: it died, or it left because it should not go on."""
         self.workers.remove(worker)
         code = self._end(worker)
-        words = worker.words()
+        words = last_words(worker.said)
         worker.said.close()
         if not worker.ready:
             raise CannotStart(words or f"exit code {code}")
@@ -163,20 +133,13 @@ class Pool:
             time.sleep(0.2)
             self.interrupts.check()
         if worker.stack:
-            reason = f"worker died ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
-            yield from self._lose(worker, reason, words, died=True)
+            yield from self._lose(worker, f"worker {death(code)}", words, died=True)
 
     def _lose(self, worker: Worker, reason: str, text: str, died: bool) -> Iterator[Event]:
         stack, worker.stack = worker.stack, None
         assert stack
         lost = [run for run in stack.runs if run.id in worker.left]
-        if again := stack.retries(lost, died):
-            self.queue.extend(again)
-            yield Retried(tuple(run.id for run in lost), reason)
-            return
-        for run in lost:
-            publish_failure(self.setup.root, run.id, f"{reason}\n\nrun: {run.label}\n\n{text}\n")
-            yield Failed(run.id, reason)
+        yield from lose(self.setup.root, self.queue, stack, lost, reason, text, died)
 
     def _end(self, worker: Worker) -> int:
         """Exit code of a worker that is leaving by itself, or is made to."""

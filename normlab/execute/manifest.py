@@ -14,6 +14,7 @@ from typing import Any
 
 import normlab
 from normlab.config.dump import study_yaml
+from normlab.config.engine import SWITCHES
 from normlab.config.plan import PlannedRun
 from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study
@@ -21,14 +22,32 @@ from normlab.execute.lease import changing_manifest
 from normlab.manifests import FORMAT, NAME, ResultsError, find_manifest, read_object
 from normlab.store import run_hashes, strict_json, write_file
 
+# Circumstances that may change the last digits of a result; they are told, not refused.
+COMPARED = ("commit", "dirty", "device", "threads", "torch", "normlab")
+
+
+def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The circumstances, of two manifests, that may change last digits and are not the same: `torch 2.12 -> 2.13`."""
+    pairs: list[tuple[str, Any, Any]] = [(key, old[key], new.get(key)) for key in COMPARED if key in old]
+    pairs += [(key, _switch(old, key), _switch(new, key)) for key in SWITCHES]
+    return [f"{key} {one} -> {two}" for key, one, two in pairs if one != two]
+
+
+def _switch(manifest: Mapping[str, Any], key: str) -> str:
+    return "on" if manifest.get(key) else "off"
+
 
 def plan_facts(study: Study, plan: Sequence[PlannedRun], command: str) -> dict[str, Any]:
     """The part that is the same for the same plan. `command` is the canonical one."""
     runs = [{"id": run.id, "label": run.label, "cell": run.cell, "seed": run.spec.seed} for run in plan]
-    config = hashlib.sha256(study_yaml(study).encode()).hexdigest()
     facts = {"format": FORMAT, "study": study.model_dump(mode="json"), "command": command, "runs": runs}
-    facts["files"] = {"config.yaml": config}
+    facts |= config_facts(study)
     return facts | ({"plugins": plugin_digests(study.plugins)} if study.plugins else {})
+
+
+def config_facts(study: Study) -> dict[str, Any]:
+    """The hash of config.yaml, as it stands in the manifest."""
+    return {"files": {"config.yaml": hashlib.sha256(study_yaml(study).encode()).hexdigest()}}
 
 
 def environment(device: str, device_name: str) -> dict[str, Any]:

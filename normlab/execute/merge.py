@@ -6,7 +6,6 @@ plugins, and a run that two of them hold must be the same in both (`run.json`, t
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +16,7 @@ from normlab.config.schema import Study
 from normlab.execute.display import counted
 from normlab.execute.hold import taken, writable
 from normlab.execute.lease import Held, holder, shards
-from normlab.execute.manifest import write_manifest
-from normlab.execute.sweep import COMPARED, SWITCHES
+from normlab.execute.manifest import config_facts, differing, write_manifest
 from normlab.execute.target import Refused, changed_plugins, clear, is_empty
 from normlab.manifests import NAME, ResultsError, looks_ours, read_manifest, read_object, read_study
 from normlab.store import RUN_FILES, curve_text, failed_ids, finished_ids, publish_copy, publish_failure, write_file
@@ -170,23 +168,18 @@ def _sessions(sources: Sequence[Source]) -> list[Mapping[str, Any]]:
 def _warnings(sources: Sequence[Source]) -> list[str]:
     first, warnings = sources[0], []
     for other in sources[1:]:
-        sides = [(key, first.manifest.get(key), other.manifest.get(key)) for key in (*COMPARED, *SWITCHES)]
-        words = {key: {None: "off", True: "on"} for key in SWITCHES}
-        told = [(key, *(words.get(key, {}).get(side, side) for side in pair)) for key, *pair in sides]
-        changed = ", ".join(f"{key} {one} -> {two}" for key, one, two in told if one != two)
-        if changed:
-            warnings.append(f"{first.folder} and {other.folder} were made under other circumstances: {changed}")
+        if changed := differing(first.manifest, other.manifest):
+            told = f"{first.folder} and {other.folder} were made under other circumstances"
+            warnings.append(f"{told}: {', '.join(changed)}")
     return warnings
 
 
 def _write(joined: Joined, out: Path) -> None:
     first = joined.sources[0]
-    text = study_yaml(first.study)
-    config = {"config.yaml": hashlib.sha256(text.encode()).hexdigest()}
-    facts = {**first.manifest, "files": config}
+    facts = {**first.manifest, **config_facts(first.study)}
     with writable(out):
         write_manifest(out, facts, {}, joined.sessions, {})
-        write_file(out / "config.yaml", text)
+        write_file(out / "config.yaml", study_yaml(first.study))
     for run in joined.finished.values():
         publish_copy(out, run)
     for run_id, folder in joined.failed.items():

@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from normlab.config.plan import PlannedRun
 from normlab.execute.display import counted
 from normlab.execute.target import Refused
-from normlab.manifests import read_manifest
 from normlab.store import failed_ids, finished_ids
 
 _WRITTEN = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
@@ -57,13 +55,3 @@ def check_unstarted(folder: Path, shard: Shard, mine: Iterable[PlannedRun]) -> N
     if found:
         what = f"{counted(len(found), 'run')} of shard {shard}"
         raise Refused(f"{folder} already holds {what}: continue with --resume, or choose another folder with -o")
-
-
-def count_runs(folder: Path) -> dict[str, Any]:
-    """How many runs the plan in `folder` has, and how many of them are there: planned, finished, failed, missing.
-    ResultsError if the manifest cannot be read."""
-    planned = {run["id"] for run in read_manifest(folder)["runs"]}
-    finished = planned & finished_ids(folder)
-    failed = planned & failed_ids(folder) - finished
-    missing = len(planned) - len(finished) - len(failed)
-    return {"planned": len(planned), "finished": len(finished), "failed": len(failed), "missing": missing}

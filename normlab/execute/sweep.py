@@ -23,7 +23,7 @@ from normlab.execute.events import Event, Failed, Finished
 from normlab.execute.hold import taken, writable
 from normlab.execute.lease import changing_manifest, remove_stale_locks
 from normlab.execute.local import Pool
-from normlab.execute.manifest import add_session, cores, now, plan_facts, write_manifest
+from normlab.execute.manifest import add_session, cores, differing, now, plan_facts, write_manifest
 from normlab.execute.reuse import check_sources, reusable
 from normlab.execute.shards import Shard, check_unstarted, runs_of
 from normlab.execute.signals import Interrupts
@@ -32,9 +32,6 @@ from normlab.execute.target import Refused, check_folder, clear, remaining
 from normlab.execute.worker import TRAINER, Setup
 from normlab.manifests import find_manifest, looks_ours
 from normlab.store import publish_copy, write_file
-
-# Circumstances that may change the last digits of a result; `--resume` under others is told, not refused.
-COMPARED = ("commit", "dirty", "device", "threads", "torch", "normlab")
 
 
 @dataclass(frozen=True)
@@ -169,14 +166,10 @@ def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
         sweep_leftovers(folder, mine if shard else None)
         old = find_manifest(folder) or {}
         if old and not todo:
-            env = {key: old.get(key) for key in env if key not in SWITCHES}
-            env |= {key: old[key] for key in SWITCHES if key in old}
+            env = {key: old[key] for key in (*env, *SWITCHES) if key in old}
         write_manifest(folder, facts, env, old.get("sessions", []))
         write_file(folder / "config.yaml", study_yaml(study))
-    changed = [f"{key} {old[key]} -> {env[key]}" for key in COMPARED if key in old and old[key] != env[key]]
-    switches = [key for key in SWITCHES if old and old.get(key, False) != env.get(key, False)]
-    changed += [f"{key} {'on' if key in old else 'off'} -> {'on' if key in env else 'off'}" for key in switches]
-    if changed:
+    if changed := differing(old, env) if old else []:
         watcher.warn(f"the runs in {folder} were made under other circumstances: {', '.join(changed)}")
     if shard:
         watcher.note(f"shard {shard}: {len(mine)} of {counted(len(job.plan), 'run')}")

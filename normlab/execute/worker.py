@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import faulthandler
 import os
 import signal
 import sys
@@ -113,7 +112,6 @@ def keep_freed_memory() -> None:
 def main(descriptor: int, parent: int) -> None:
     """Serve the process `parent` through the pipe that is open as `descriptor`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faulthandler.enable()
     end_with(parent)
     pipe = Connection(descriptor)
     try:
@@ -156,12 +154,20 @@ def _serve(pipe: Connection, setup: Setup, train: Callable[..., Any], specs: Seq
         if isinstance(error, OSError) and error.errno in FULL:
             pipe.send(DiskFull(error.errno, error.strerror or "disk full", error.filename and str(error.filename)))
             return False
-        summary = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-        # A CUDA error can leave the device's context unusable.
-        leaving = setup.device != "cpu"
-        pipe.send(Crashed(summary, traceback.format_exc(), leaving))
-        return not leaving
+        pipe.send(crash := crashed(error, setup))
+        return not crash.leaving
     return True
+
+
+def crashed(error: Exception, setup: Setup) -> Crashed:
+    """What is told of a stack that raised `error`, which is being handled."""
+    # A CUDA error can leave the device's context unusable.
+    return Crashed(summary(error), traceback.format_exc(), leaving=setup.device != "cpu")
+
+
+def summary(error: BaseException) -> str:
+    """An error in one line."""
+    return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
 
 
 def with_facts(record: RunRecord, facts: Mapping[str, Any]) -> RunRecord:
@@ -170,16 +176,27 @@ def with_facts(record: RunRecord, facts: Mapping[str, Any]) -> RunRecord:
 
 
 def _reporter(pipe: Connection, parent: int) -> Callable[[Any], None]:
+    def check() -> None:
+        if os.getppid() != parent:
+            os._exit(1)
+
+    def say(progress: Any) -> None:
+        pipe.send(AtStep(progress.step, progress.steps, tuple(progress.losses), tuple(progress.alive)))
+
+    return reporter(check, say)
+
+
+def reporter(check: Callable[[], None], say: Callable[[Any], None]) -> Callable[[Any], None]:
+    """What a trainer calls with its progress: `check` may end the training each time, `say` tells twice a second."""
     last = -REPORT_EVERY
 
     def report(progress: Any) -> None:
         nonlocal last
-        if os.getppid() != parent:
-            os._exit(1)
+        check()
         now = time.monotonic()
         if now - last >= REPORT_EVERY or progress.step == progress.steps:
             last = now
-            pipe.send(AtStep(progress.step, progress.steps, tuple(progress.losses), tuple(progress.alive)))
+            say(progress)
 
     return report
 

@@ -14,12 +14,12 @@ from tiny import tiny_study
 from normlab.config.plan import expand
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.execute import dask_pool
+from normlab.execute.children import CannotStart
 from normlab.execute.cluster import Cluster, SchedulerLost
 from normlab.execute.dask_line import Gone, Left, Returned, Roster, Told
 from normlab.execute.dask_pool import DaskPool
 from normlab.execute.dask_task import Greeting, greet, versions
 from normlab.execute.events import Advanced, Event, Failed, Finished, Retried, Started
-from normlab.execute.local import CannotStart
 from normlab.execute.signals import catching
 from normlab.execute.stacks import Stack
 from normlab.execute.worker import Crashed, Setup

@@ -12,8 +12,8 @@ from tiny import Recorder, Runner, tiny_study
 
 from normlab.config.plan import expand
 from normlab.execute import hold, sweep
+from normlab.execute.children import CannotStart
 from normlab.execute.events import Failed, Retried
-from normlab.execute.local import CannotStart
 from normlab.execute.target import Refused
 from normlab.manifests import read_manifest
 from normlab.store import failed_ids, finished_ids, read_run

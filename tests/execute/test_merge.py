@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import Runner, tiny_study
+from tiny import Runner, counted_runs, tiny_study
 
 from normlab.config.plan import expand
 from normlab.config.schema import Outputs, Study, Thresholds
 from normlab.execute import merge as merging
 from normlab.execute.lease import lease, shard_lease
 from normlab.execute.merge import merge
-from normlab.execute.shards import Shard, count_runs
+from normlab.execute.shards import Shard
 from normlab.execute.target import Refused
 from normlab.manifests import ResultsError, read_manifest
 from normlab.store import finished_ids
@@ -99,7 +99,7 @@ def test_a_finished_run_wins_over_a_failure_and_a_failure_alone_is_kept(tmp_path
         fake_run(STUDY, tmp_path / name, trainer, jobs=1, shard=Shard(2, 2) if name == "good" else None)
     merge([tmp_path / "bad", tmp_path / "good", tmp_path / "worse"], tmp_path / "out")
     lost = {run.id for run in PLAN if run.spec.seed == 1} - finished_ids(tmp_path / "good")
-    assert lost and count_runs(tmp_path / "out") == {
+    assert lost and counted_runs(tmp_path / "out") == {
         "planned": 4,
         "finished": 4 - len(lost),
         "failed": len(lost),

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import TINY, Runner, axis, tiny_study
+from tiny import TINY, Runner, axis, counted_runs, tiny_study
 
 from normlab.config.plan import expand
 from normlab.execute import lease as leases
 from normlab.execute.lease import Held, holder, lease, shard_lease, shards
 from normlab.execute.manifest import add_session
-from normlab.execute.shards import Shard, count_runs, parse_shard
+from normlab.execute.shards import Shard, parse_shard
 from normlab.execute.status import read_status, status_lines
 from normlab.execute.target import Refused
 from normlab.manifests import read_manifest
@@ -72,10 +72,10 @@ def test_one_after_another_into_one_folder(tmp_path: Path, fake_run: Runner) -> 
     folder = tmp_path / "r"
     summary, watcher = fake_run(STUDY, folder, jobs=1, shard=Shard(1, 3))
     assert (summary.planned, summary.done) == (2, 2) and watcher.notes == ["shard 1/3: 2 of 4 runs"]
-    assert count_runs(folder) == {"planned": 4, "finished": 2, "failed": 0, "missing": 2}
+    assert counted_runs(folder) == {"planned": 4, "finished": 2, "failed": 0, "missing": 2}
     fake_run(STUDY, folder, jobs=1, shard=Shard(3, 3))
     fake_run(STUDY, folder, "raises_always", jobs=1, shard=Shard(2, 3))
-    assert count_runs(folder) == {"planned": 4, "finished": 3, "failed": 1, "missing": 0}
+    assert counted_runs(folder) == {"planned": 4, "finished": 3, "failed": 1, "missing": 0}
     fake_run(STUDY, folder, jobs=1, shard=Shard(2, 3), resume=True)
     manifest = read_manifest(folder)
     assert len(manifest["runs"]) == 4 and len(manifest["files"]) == 1 + 4 * 3 and manifest["command"] == "normlab run"
@@ -90,7 +90,7 @@ def test_one_after_another_into_one_folder(tmp_path: Path, fake_run: Runner) -> 
 def test_more_shards_than_runs(tmp_path: Path, fake_run: Runner) -> None:
     summary, watcher = fake_run(STUDY, tmp_path / "r", jobs=1, shard=Shard(5, 5))
     assert (summary.planned, summary.done, watcher.notes) == (0, 0, ["shard 5/5: 0 of 4 runs"])
-    assert count_runs(tmp_path / "r")["missing"] == 4
+    assert counted_runs(tmp_path / "r")["missing"] == 4
 
 
 def test_a_shard_does_not_start_twice_without_resume(tmp_path: Path, fake_run: Runner) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from normlab.config.plan import PlannedRun
 from normlab.config.schema import Axis, ModelSpec, OptimSpec, Point, RunSpec, Study, TaskSpec, TrainSpec
 from normlab.execute.events import Event
+from normlab.execute.status import read_status
 from normlab.execute.sweep import Summary
 
 TINY = RunSpec(
@@ -56,3 +58,10 @@ class Recorder:
 
 
 Runner = Callable[..., tuple[Summary, Recorder]]
+
+
+def counted_runs(folder: Path) -> dict[str, int]:
+    """How many runs `normlab status` says are planned, finished, failed and missing."""
+    status = read_status(folder)
+    assert status
+    return {**{key: status[key] for key in ("planned", "finished", "missing")}, "failed": len(status["failed"])}

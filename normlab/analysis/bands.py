@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 
+from normlab.analysis.canvas import GREY
 from normlab.analysis.reading import Taken
 
 LOW, HIGH = 0.1, 0.9
@@ -18,6 +21,7 @@ MOST_IN_FIGURE = 300  # ... and in all panels of a figure
 MOST_AT_PLACE, MOST_POINTS = 30, 600  # runs with a point each above one another, and in a figure
 _MOST_POINTS = 24  # points of an axis that are told apart by colour or have a panel each
 _SPREAD_POINTS = 8  # where there are more, so many of them are shown
+_FILL: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}
 _T = TypeVar("_T")
 
 
@@ -74,10 +78,25 @@ def loss_band(runs: pd.DataFrame, taken: Mapping[str, Taken]) -> Band:
     return band_of(values)
 
 
+def draw_band(axis: Axes, band: Band, top: float, colour: str, under: int = 2, **look: Any) -> float | None:
+    """Draw the band (at zorder `under`) and its median, cut at `top`; `look`: of the line. Returns the first place at
+    which the median is infinite, where the line ends; None where it is finite at all."""
+    low, median, high = (np.minimum(values, top) for values in (band.low, band.median, band.high))
+    axis.fill_between(band.at, low, high, color=colour, zorder=under, **_FILL)
+    gone = ~np.isfinite(band.median)
+    axis.plot(band.at, np.where(gone, np.nan, median), color=colour, zorder=3, **{"linewidth": 1.2, **look})
+    return float(band.at[gone][0]) if gone.any() else None
+
+
+def band_patch() -> Patch:
+    """What a legend says of a band."""
+    return Patch(color=GREY, label=f"{100 * LOW:g}-{100 * HIGH:g} % of the runs", **_FILL)
+
+
 def band_words(sizes: Iterable[int]) -> str:
     """`bands: 10-90 % of 500 runs`, for a title; sizes: the runs of each band."""
     low, high = min(counts := list(sizes), default=0), max(counts, default=0)
-    return f"bands: 10-90 % of {high if low == high else f'{low} to {high}'} runs"
+    return f"bands: {100 * LOW:g}-{100 * HIGH:g} % of {high if low == high else f'{low} to {high}'} runs"
 
 
 def spread_out(points: Sequence[_T]) -> list[_T]:

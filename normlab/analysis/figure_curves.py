@@ -14,10 +14,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation
 
-from normlab.analysis.bands import band_words, loss_band, spread_out, too_many
+from normlab.analysis.bands import band_patch, band_words, draw_band, loss_band, spread_out, too_many
 from normlab.analysis.canvas import GREY, MAX_PANELS, colours, loss_range, outer, panels, plain, reference_lines
 from normlab.analysis.cells import outcome_text
 from normlab.analysis.frames import Results
@@ -173,14 +172,10 @@ def _draw_condition(marks: _Marks, line: _Line, losses: _Losses, colour: str, st
 
 def _draw_band(marks: _Marks, line: _Line, losses: _Losses, colour: str, style: Any) -> None:
     band = loss_band(line.runs, losses.results.taken)
-    low, median, high = (np.minimum(values, losses.top) for values in (band.low, band.median, band.high))
-    marks.axis.fill_between(band.at, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
-    gone = ~np.isfinite(band.median)
-    half = np.where(gone, np.nan, median)
-    marks.axis.plot(band.at, half, color=colour, linestyle=style, linewidth=1.2, zorder=3)
-    if gone.any():
+    gone = draw_band(marks.axis, band, losses.top, colour, linestyle=style)
+    if gone is not None:
         look: Any = {"marker": "X", "color": colour, "markeredgecolor": "black", "markersize": 7, "zorder": 5}
-        marks.add(float(band.at[gone][0]), losses.top, line.label, **look)
+        marks.add(gone, losses.top, line.label, **look)
 
 
 def _legend(
@@ -200,7 +195,7 @@ def _legend(
         handles.append(Line2D([], [], color=colour, linestyle=style, label=text))
     look: Any = {"color": GREY, "marker": "X", "markeredgecolor": "black"}
     if bands:
-        handles.append(Patch(color=GREY, alpha=0.2, linewidth=0, label="10-90 % of the runs"))
+        handles.append(band_patch())
         if marked:
             handles.append(Line2D([], [], linestyle="", label="half are NaN", **look))
     else:

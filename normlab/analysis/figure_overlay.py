@@ -20,7 +20,7 @@ from normlab.analysis.article_heads import LAYOUTS, Layout
 from normlab.analysis.article_notes import origin, shortened
 from normlab.analysis.article_printed import printed
 from normlab.analysis.article_runs import Group, groups
-from normlab.analysis.bands import Band, band_of, band_words, loss_band, too_many_points
+from normlab.analysis.bands import band_of, band_words, draw_band, loss_band, too_many_points
 from normlab.analysis.canvas import GREY, colours, loss_range, plain, reference_lines, render, styled
 from normlab.analysis.evidence import Evidence
 from normlab.analysis.frames import FINITE_OUTCOMES, Results
@@ -101,7 +101,9 @@ def _curves(layout: Layout, evidence: Evidence, published: Printed) -> Figure | 
     for group in columns:
         colour = looks[group.key].colour
         if words:
-            _draw_band(axis, loss_band(group.runs, results.taken), colour, top)
+            gone = draw_band(axis, loss_band(group.runs, results.taken), top, colour)
+            if gone is not None:
+                axis.plot([gone], [top], marker="X", color=colour, markeredgecolor="black", zorder=6)
             continue
         for run_id, onset in zip(group.runs["id"], group.runs["onset_step"], strict=True):
             taken = results.evaluations.get(run_id, pd.Series(dtype=float))
@@ -120,15 +122,6 @@ def _summed(columns: Sequence[Group]) -> str:
     """What is drawn of a cell's runs where they are too many to be drawn each; empty where they are not."""
     sizes = [int(n) for group in columns for n in group.rows.value_counts()]
     return band_words(sizes) if too_many_points(sizes) else ""
-
-
-def _draw_band(axis: Axes, band: Band, colour: str, top: float) -> None:
-    low, high = np.minimum(band.low, top), np.minimum(band.high, top)
-    axis.fill_between(band.at, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
-    gone = ~np.isfinite(band.median)
-    axis.plot(band.at, np.where(gone, np.nan, np.minimum(band.median, top)), color=colour, linewidth=1.2, zorder=3)
-    if gone.any():
-        axis.plot([band.at[gone][0]], [top], marker="X", color=colour, markeredgecolor="black", zorder=6)
 
 
 def _lines(layout: Layout, evidence: Evidence, published: Printed) -> Figure | None:

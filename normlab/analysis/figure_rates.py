@@ -7,16 +7,14 @@ import math
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from normlab.analysis.bands import band_of, band_words, too_many_points
+from normlab.analysis.bands import band_of, band_patch, band_words, draw_band, too_many_points
 from normlab.analysis.canvas import GREY, MAX_PANELS, colours, loss_range, outer, panels, plain, reference_lines
 from normlab.analysis.frames import FINITE_OUTCOMES, Results
 from normlab.analysis.tables import LR, split_axes
@@ -152,10 +150,13 @@ def _draw_quantiles(
         if not finite:
             gone[outcome, rate] = gone.get((outcome, rate), 0) + 1
     band = band_of(values)
-    axis.fill_between(band.at, np.minimum(band.low, top), np.minimum(band.high, top), color=colour, alpha=0.2, lw=0)
-    median = np.where(np.isfinite(band.median), np.minimum(band.median, top), np.nan)
-    marker = "o" if len(band.at) <= _MARKED else ""
-    axis.plot(band.at, median, color=colour, linestyle=style, linewidth=1.3, marker=marker, markersize=4, zorder=3)
+    look: Any = {
+        "linestyle": style,
+        "linewidth": 1.3,
+        "marker": "o" if len(band.at) <= _MARKED else "",
+        "markersize": 4,
+    }
+    draw_band(axis, band, top, colour, under=1, **look)
     for (outcome, rate), count in gone.items():
         height = _BAND * (top - bottom) * count / len(values[rate])
         x = rate * 10**dodge
@@ -212,7 +213,7 @@ def _legend(figure: Figure, results: Results, names: list[str], looks: list[tupl
             handles.append(Line2D([], [], color=colour, linestyle=style, label=plain(name)))
     if bands:
         handles.append(Line2D([], [], color=GREY, label="median"))
-        handles.append(Patch(color=GREY, alpha=0.2, linewidth=0, label="10-90 % of the runs"))
+        handles.append(band_patch())
     there = set() if bands else set(results.runs["outcome"])
     for outcome, marker in MARKERS.items():
         if outcome in there:

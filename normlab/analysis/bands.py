@@ -80,7 +80,7 @@ def loss_band(runs: pd.DataFrame, taken: Mapping[str, Taken]) -> Band:
 
 def draw_band(axis: Axes, band: Band, top: float, colour: str, under: int = 2, **look: Any) -> float | None:
     """Draw the band (at zorder `under`) and its median, cut at `top`; `look`: of the line. Returns the first place at
-    which the median is infinite, where the line ends; None where it is finite at all."""
+    which the median is infinite, where the line ends; None where it is finite at each."""
     low, median, high = (np.minimum(values, top) for values in (band.low, band.median, band.high))
     axis.fill_between(band.at, low, high, color=colour, zorder=under, **_FILL)
     gone = ~np.isfinite(band.median)

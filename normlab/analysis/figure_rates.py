@@ -1,9 +1,10 @@
-"""Final loss against learning rate: a line a condition, a point a seed; what is not finite stands in a band on top. Of
+"""Final loss against learning rate: a line a condition, a point a seed; what is not finite stands in a strip on top. Of
 very many runs the median and a band from 10 to 90 % of them instead, and on top the share that is not finite."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -31,8 +32,37 @@ _SUMMED = (
     "A line is the median over the runs at a rate, its band holds those from 10 to 90 %; a run without a final loss"
     " counts as above all others, and a bar on top, as high as its strip for all of them, tells their share"
 )
-_BAND = 0.11  # height of a band, as a part of the range of losses
+_STRIP, _APART = 0.11, 0.13  # height of a strip, and from one to the next, as parts of the range of losses
 MARKERS = {"trained": "o", "unsteady": "^", "stalled": "s", "diverged": "D", "nan": "X", "failed": "P", "missing": "|"}
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """Ends of the losses that are shown (nats), and above them the lower edge of the strip of each outcome without a
+    final loss."""
+
+    bottom: float
+    top: float
+    strips: dict[str, float]
+
+    @property
+    def span(self) -> float:
+        return self.top - self.bottom
+
+    @property
+    def height(self) -> float:
+        """Of a strip."""
+        return _STRIP * self.span
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Of a condition: by how many decades it is moved, clear of the others, and the room (decades) of its seeds."""
+
+    colour: str
+    style: Any
+    dodge: float
+    room: float
 
 
 def draw(results: Results) -> Figure:
@@ -46,30 +76,27 @@ def draw(results: Results) -> Figure:
         title += f" (first {MAX_PANELS} of {len(conditions)} panels)"
     bottom, top, cut = loss_range(results.runs, results.runs["final_loss"])
     sizes = [n for group in groups for runs in group.values() for n in _sizes(runs)]
-    bands_drawn = too_many_points(sizes)
-    if bands_drawn:
+    bands = too_many_points(sizes)
+    if bands:
         title += f"\n{band_words(sizes)} at a rate"
-    note = _SUMMED if bands_drawn else _EACH
+    note = _SUMMED if bands else _EACH
     note += f"; losses above {top:.1f} are drawn at {top:.1f}" if cut else ""
     figure, axes = panels(results, len(groups), title, size=(5.6, 4.0) if single else (2.7, 2.3), note=note)
     looks = colours(list(conditions))
-    bands = {name: top + (0.07 + 0.13 * i) * (top - bottom) for i, name in enumerate(_bands(results))}
+    strips = {name: top + (0.07 + _APART * i) * (top - bottom) for i, name in enumerate(_lost(results))}
+    losses = _Losses(bottom, top, strips)
     most = max(map(len, groups))
     room = _room(results, most, single)
     for axis, group in zip(axes, groups, strict=True):
-        _draw_bands(axis, bands, top - bottom)
+        _draw_strips(axis, losses)
         for i, (name, runs) in enumerate(group.items()):
-            colour, style = looks[i]
-            dodge = room * (i - (len(group) - 1) / 2)
-            if bands_drawn:
-                _draw_quantiles(axis, runs, bands, (bottom, top), colour, style, dodge)
-            else:
-                _draw_condition(axis, runs, bands, (bottom, top), colour, style, (dodge, room))
+            look = _Look(*looks[i], dodge=room * (i - (len(group) - 1) / 2), room=room)
+            (_draw_quantiles if bands else _draw_condition)(axis, runs, losses, look)
             axis.set_title("" if single else plain(name))
         reference_lines(axis, pd.concat(list(group.values())), results)
-    _scale(axes, results, (bottom, top), bands, room * most / 2)
+    _scale(axes, results, losses, room * most / 2)
     outer(axes, "peak learning rate (optim.lr)", "final validation loss (nats)" if single else "final loss (nats)")
-    _legend(figure, results, list(conditions) if single else [], looks, bands_drawn)
+    _legend(figure, results, list(conditions) if single else [], looks, bands)
     return figure
 
 
@@ -78,68 +105,42 @@ def _sizes(runs: pd.DataFrame) -> list[int]:
     return [int(n) for n in runs[LR].value_counts()]
 
 
-def _bands(results: Results) -> list[str]:
+def _lost(results: Results) -> list[str]:
+    """The outcomes without a final loss that runs have."""
     there = set(results.runs["outcome"])
     return [name for name in ("nan", "failed", "missing") if name in there]
 
 
-def _draw_bands(axis: Axes, bands: dict[str, float], span: float) -> None:
-    for name, low in bands.items():
+def _draw_strips(axis: Axes, losses: _Losses) -> None:
+    for name, low in losses.strips.items():
         colour = "#f1e4e4" if name == "nan" else "#ececec"
-        axis.axhspan(low, low + _BAND * span, color=colour, linewidth=0, zorder=0)
+        axis.axhspan(low, low + losses.height, color=colour, linewidth=0, zorder=0)
 
 
-def _draw_condition(
-    axis: Axes,
-    runs: pd.DataFrame,
-    bands: dict[str, float],
-    limits: tuple[float, float],
-    colour: str,
-    style: Any,
-    place: tuple[float, float],
-) -> None:
-    """`place`: decades by which the condition is moved, clear of the others, and the room that its seeds share."""
-    bottom, top = limits
-    dodge, room = place
-    height = _BAND * (top - bottom)
+def _draw_condition(axis: Axes, runs: pd.DataFrame, losses: _Losses, look: _Look) -> None:
     means = {}
     for rate in sorted(set(runs[LR])):
         rows = runs[runs[LR] == rate]
         # The line breaks where a seed has no final loss: a mean over the others would hide it.
         finite = rows["outcome"].isin(FINITE_OUTCOMES).all()
-        means[rate] = min(rows["final_loss"].mean(), top) if finite else math.nan
+        means[rate] = min(rows["final_loss"].mean(), losses.top) if finite else math.nan
         for i, (outcome, loss) in enumerate(zip(rows["outcome"], rows["final_loss"], strict=True)):
             inside = outcome in FINITE_OUTCOMES
-            y = min(loss, top) if inside else bands[outcome] + height * (i + 1) / (len(rows) + 1)
-            fill = colour if outcome in ("trained", "nan") else "white"
-            face: Any = {"markerfacecolor": fill, "markeredgecolor": colour if inside or outcome != "nan" else "white"}
-            # In a band the seeds stand one above the other; as losses they may be equal, so they stand side by side.
-            aside = 0.6 * room * (i / (len(rows) - 1) - 0.5) if inside and len(rows) > 1 else 0.0
-            x = rate * 10 ** (dodge + aside)
+            y = min(loss, losses.top) if inside else losses.strips[outcome] + losses.height * (i + 1) / (len(rows) + 1)
+            fill = look.colour if outcome in ("trained", "nan") else "white"
+            edge = look.colour if inside or outcome != "nan" else "white"
+            face: Any = {"markerfacecolor": fill, "markeredgecolor": edge}
+            # In a strip the seeds stand one above the other; as losses they may be equal, so they stand side by side.
+            aside = 0.6 * look.room * (i / (len(rows) - 1) - 0.5) if inside and len(rows) > 1 else 0.0
+            x = rate * 10 ** (look.dodge + aside)
             size = 5.5 if inside else 6.5
             axis.plot([x], [y], marker=MARKERS[outcome], linestyle="", markersize=size, zorder=4, **face)
-    axis.plot(
-        [rate * 10**dodge for rate in means],
-        list(means.values()),
-        color=colour,
-        linestyle=style,
-        linewidth=1.3,
-        zorder=3,
-    )
+    rates = [rate * 10**look.dodge for rate in means]
+    axis.plot(rates, list(means.values()), color=look.colour, linestyle=look.style, linewidth=1.3, zorder=3)
 
 
-def _draw_quantiles(
-    axis: Axes,
-    runs: pd.DataFrame,
-    bands: dict[str, float],
-    limits: tuple[float, float],
-    colour: str,
-    style: Any,
-    dodge: float,
-) -> None:
-    """The runs of a condition as quantiles over each rate; `dodge`: decades by which its bars are moved. A run without
-    a final loss counts as above all others."""
-    bottom, top = limits
+def _draw_quantiles(axis: Axes, runs: pd.DataFrame, losses: _Losses, look: _Look) -> None:
+    """The runs of a condition as quantiles over each rate. A run without a final loss counts as above all others."""
     values: dict[float, list[float]] = {}
     gone: dict[tuple[str, float], int] = {}
     for rate, outcome, loss in zip(
@@ -150,17 +151,13 @@ def _draw_quantiles(
         if not finite:
             gone[outcome, rate] = gone.get((outcome, rate), 0) + 1
     band = band_of(values)
-    look: Any = {
-        "linestyle": style,
-        "linewidth": 1.3,
-        "marker": "o" if len(band.at) <= _MARKED else "",
-        "markersize": 4,
-    }
-    draw_band(axis, band, top, colour, under=1, **look)
+    marker = "o" if len(band.at) <= _MARKED else ""
+    line: Any = {"linestyle": look.style, "linewidth": 1.3, "marker": marker, "markersize": 4}
+    draw_band(axis, band, losses.top, look.colour, under=1, **line)
     for (outcome, rate), count in gone.items():
-        height = _BAND * (top - bottom) * count / len(values[rate])
-        x = rate * 10**dodge
-        axis.plot([x, x], [bands[outcome], bands[outcome] + height], color=colour, linewidth=2, solid_capstyle="butt")
+        x, low = rate * 10**look.dodge, losses.strips[outcome]
+        ends = [low, low + losses.height * count / len(values[rate])]
+        axis.plot([x, x], ends, color=look.colour, linewidth=2, solid_capstyle="butt")
 
 
 def _rates(results: Results) -> dict[float, str]:
@@ -182,12 +179,8 @@ def _room(results: Results, conditions: int, single: bool) -> float:
     return min((_ROOM if single else _ROOM_SMALL) * _span(results), 0.66 * gap / conditions)
 
 
-def _scale(
-    axes: list[Axes], results: Results, limits: tuple[float, float], bands: dict[str, float], widest: float
-) -> None:
+def _scale(axes: list[Axes], results: Results, losses: _Losses, widest: float) -> None:
     """`widest`: decades that points stand beside their rate at most."""
-    bottom, top = limits
-    span = top - bottom
     point_labels = _rates(results)
     rates = list(point_labels)
     # Half a marker more than the points take, so that none is cut.
@@ -198,12 +191,13 @@ def _scale(
         if len(rates) <= 10:
             axis.set_xticks(rates, [plain(point_labels[rate]) for rate in rates], fontsize=8 if len(axes) == 1 else 6.5)
             axis.xaxis.set_minor_locator(NullLocator())
-    # All panels share the axis of losses; a band's name stands beside it like a number.
-    axes[0].set_ylim(bottom - 0.07 * span, top + (0.07 + 0.13 * len(bands)) * span)
-    ticks = [tick for tick in axes[0].get_yticks() if bottom - 0.07 * span <= tick <= top]
+    # All panels share the axis of losses; a strip's name stands beside it like a number.
+    bottom, top = losses.bottom - 0.07 * losses.span, losses.top
+    axes[0].set_ylim(bottom, top + (0.07 + _APART * len(losses.strips)) * losses.span)
+    ticks = [tick for tick in axes[0].get_yticks() if bottom <= tick <= top]
     texts = axes[0].yaxis.get_major_formatter().format_ticks(ticks)
-    centres = [low + _BAND / 2 * span for low in bands.values()]
-    axes[0].set_yticks([*ticks, *centres], [*texts, *bands])
+    centres = [low + losses.height / 2 for low in losses.strips.values()]
+    axes[0].set_yticks([*ticks, *centres], [*texts, *losses.strips])
 
 
 def _legend(figure: Figure, results: Results, names: list[str], looks: list[tuple[str, Any]], bands: bool) -> None:

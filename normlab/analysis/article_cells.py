@@ -15,12 +15,11 @@ from normlab.analysis.article_heads import LAYOUTS, Layout
 from normlab.analysis.article_runs import WARM, groups
 from normlab.analysis.cells import outcome_data, step_data
 from normlab.analysis.evidence import Evidence
-from normlab.analysis.frames import OUTCOMES, Results
+from normlab.analysis.frames import OUTCOMES, UNFINISHED, Results
 from normlab.analysis.tables import LR, window_table
 
 # Why a cell of a table has no measured value, or that it has one.
 MEASURED, NOT_RUN, NOT_MEASURABLE, NOT_EVALUATED = "measured", "not run", "not measurable here", "not evaluated"
-_GONE = ("missing", "failed")
 _COUNTS = {"n", "finite", "not_taken", "pending", "warm_n", "nan_first", "nan_last", *OUTCOMES}
 FORWARD = {"layernorm": ("layernorm", "native"), "rmsnorm handwritten": ("rmsnorm", "handwritten")}
 
@@ -35,10 +34,10 @@ class Measured:
     @property
     def status(self) -> str:
         """`measured`, or how all its runs came to give no value."""
-        n, counts = self.data.get("n"), {kind: self.data.get(kind, 0) for kind in ("not_taken", *_GONE)}
+        n, counts = self.data.get("n"), {kind: self.data.get(kind, 0) for kind in ("not_taken", *UNFINISHED)}
         if not n or sum(counts.values()) < n:
             return MEASURED
-        return NOT_EVALUATED if counts["not_taken"] else next(kind for kind in _GONE if counts[kind])
+        return NOT_EVALUATED if counts["not_taken"] else next(kind for kind in reversed(UNFINISHED) if counts[kind])
 
 
 Cells = dict[tuple[str, str], Measured]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from normlab.analysis.frames import FINITE_OUTCOMES, OUTCOMES
+from normlab.analysis.frames import FINITE_OUTCOMES, OUTCOMES, UNFINISHED
 from normlab.analysis.metrics import first_step_at, spread
 
 NOT_TAKEN = "–"  # nothing was evaluated there
@@ -102,9 +102,9 @@ def step_data(runs: pd.DataFrame, evaluations: dict[str, pd.Series], step: int) 
 
     From a run's onset on it is `nan`; where a run was not evaluated at that step (or has ended) it is `not_taken`.
     """
-    losses, counts = [], dict.fromkeys(("nan", "not_taken", "failed", "missing"), 0)
+    losses, counts = [], dict.fromkeys(("nan", "not_taken", *UNFINISHED), 0)
     for run_id, outcome, onset in zip(runs["id"], runs["outcome"], runs["onset_step"], strict=True):
-        if outcome in ("failed", "missing"):
+        if outcome in UNFINISHED:
             counts[outcome] += 1
         elif outcome == "nan" and step >= onset:
             counts["nan"] += 1
@@ -120,7 +120,7 @@ def step_data(runs: pd.DataFrame, evaluations: dict[str, pd.Series], step: int) 
 
 def reach_data(runs: pd.DataFrame, evaluations: dict[str, pd.Series], loss: float) -> dict[str, Any]:
     """First evaluation at or below `loss`: median, first and last step over the runs that reach it, counts and text."""
-    gone = {kind: int((runs["outcome"] == kind).sum()) for kind in ("failed", "missing")}
+    gone = {kind: int((runs["outcome"] == kind).sum()) for kind in UNFINISHED}
     found = (first_step_at(evaluations.get(run_id), loss) for run_id in runs["id"])
     steps = pd.Series([step for step in found if step is not None], dtype="Int64")
     counts = {"not reached": len(runs) - len(steps) - sum(gone.values()), **gone}

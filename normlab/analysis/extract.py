@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from normlab.analysis.evidence import Evidence
-from normlab.analysis.frames import Results
+from normlab.analysis.frames import Results, finished
 from normlab.analysis.metrics import first_step_at, lr_sensitivity, lr_window
 from normlab.analysis.samples import Sample
 
@@ -32,7 +31,7 @@ def chosen(evidence: Evidence, selector: Selector, whole: bool = False) -> tuple
     for name, value in selector.items():
         if "." in name or name in results.labels:
             runs = runs[runs[name] == value]
-    done = runs[~runs["outcome"].isin(("missing", "failed"))]
+    done = finished(runs)
     return (results, done) if len(done) and not (whole and len(done) < len(runs)) else None
 
 
@@ -44,10 +43,12 @@ def by_seed(runs: pd.DataFrame) -> Iterator[tuple[int, list[Mapping[Any, Any]]]]
     yield from sorted(rows.items())
 
 
-def _sample(runs: pd.DataFrame, values: Mapping[int, float], outcomes: Mapping[int, str] | None = None) -> Sample:
+def _sample(
+    runs: pd.DataFrame, values: Mapping[int, float], outcomes: Mapping[int, str] | None = None, loss: bool = False
+) -> Sample:
     ended = outcomes if outcomes is not None else dict(zip(runs["seed"], runs["outcome"], strict=True))
     finite = {int(seed): float(value) for seed, value in values.items() if value is not None and math.isfinite(value)}
-    return Sample(finite, {int(seed): text for seed, text in ended.items()}, ids=tuple(runs["id"]))
+    return Sample(finite, {int(seed): text for seed, text in ended.items()}, ids=tuple(runs["id"]), loss=loss)
 
 
 def loss_at(evidence: Evidence, selector: Selector) -> Sample | None:
@@ -65,7 +66,7 @@ def loss_at(evidence: Evidence, selector: Selector) -> Sample | None:
         # Before its onset a run that ends as NaN is one that still trains.
         outcomes[run["seed"]] = "nan" if gone else "" if run["outcome"] == "nan" else run["outcome"]
         values[run["seed"]] = math.nan if gone else float(taken[step])
-    return replace(_sample(runs, values, outcomes), loss=True)
+    return _sample(runs, values, outcomes, loss=True)
 
 
 def final_loss(evidence: Evidence, selector: Selector) -> Sample | None:
@@ -74,7 +75,7 @@ def final_loss(evidence: Evidence, selector: Selector) -> Sample | None:
     if found is None:
         return None
     _, runs = found
-    return replace(_sample(runs, dict(zip(runs["seed"], runs["final_loss"], strict=True))), loss=True)
+    return _sample(runs, dict(zip(runs["seed"], runs["final_loss"], strict=True)), loss=True)
 
 
 def onset(evidence: Evidence, selector: Selector) -> Sample | None:
@@ -163,8 +164,7 @@ def window(evidence: Evidence, selector: Selector) -> Sample | None:
 
 def best_loss(evidence: Evidence, selector: Selector) -> Sample | None:
     """Lowest final loss over the grid's rates, by seed (nats), among the runs that train."""
-    found = _best(evidence, selector, lambda row: row["final_loss"])
-    return replace(found, loss=True) if found else None
+    return _best(evidence, selector, lambda row: row["final_loss"], loss=True)
 
 
 def best_rate(evidence: Evidence, selector: Selector) -> Sample | None:
@@ -178,7 +178,7 @@ def rate_shift(evidence: Evidence, selector: Selector) -> Sample | None:
     return _paired(first, second, lambda a, b: math.log10(a / b))
 
 
-def _best(evidence: Evidence, selector: Selector, read: Callable[[Any], float]) -> Sample | None:
+def _best(evidence: Evidence, selector: Selector, read: Callable[[Any], float], loss: bool = False) -> Sample | None:
     found = chosen(evidence, selector, whole=True)
     if found is None:
         return None
@@ -189,7 +189,7 @@ def _best(evidence: Evidence, selector: Selector, read: Callable[[Any], float]) 
         outcomes[seed] = "trained" if trained else "unusable"
         if trained:
             values[seed] = float(read(min(trained, key=lambda row: row["final_loss"])))
-    return Sample(values, outcomes, ids=tuple(runs["id"]))
+    return _sample(runs, values, outcomes, loss)
 
 
 def step_ratio(evidence: Evidence, selector: Selector) -> Sample | None:

@@ -17,7 +17,7 @@ from matplotlib.ticker import NullLocator
 
 from normlab.analysis.bands import band_of, band_patch, band_words, draw_band, too_many_points
 from normlab.analysis.canvas import GREY, MAX_PANELS, colours, loss_range, outer, panels, plain, reference_lines
-from normlab.analysis.frames import FINITE_OUTCOMES, Results
+from normlab.analysis.frames import FINITE_OUTCOMES, UNFINISHED, Results
 from normlab.analysis.tables import LR, split_axes
 
 _ONE_PANEL = 6
@@ -108,7 +108,7 @@ def _sizes(runs: pd.DataFrame) -> list[int]:
 def _lost(results: Results) -> list[str]:
     """The outcomes without a final loss that runs have."""
     there = set(results.runs["outcome"])
-    return [name for name in ("nan", "failed", "missing") if name in there]
+    return [name for name in ("nan", *UNFINISHED) if name in there]
 
 
 def _draw_strips(axis: Axes, losses: _Losses) -> None:

@@ -19,10 +19,11 @@ from normlab.config.fields import run_fields
 from normlab.config.plan import short_names
 from normlab.config.schema import Study
 
-__all__ = ["FINITE_OUTCOMES", "OUTCOMES", "Results", "ResultsError", "load"]
+__all__ = ["FINITE_OUTCOMES", "OUTCOMES", "UNFINISHED", "Results", "ResultsError", "finished", "load"]
 
 OUTCOMES = ("trained", "unsteady", "stalled", "diverged", "nan", "failed", "missing")
 FINITE_OUTCOMES = OUTCOMES[:4]  # those whose final loss is a number
+UNFINISHED = OUTCOMES[5:]  # those of runs that left no record
 _INTEGERS = ("onset_step", "best_step", "steps", "spikes", "parameters")
 
 
@@ -80,7 +81,7 @@ class Results:
 
     @property
     def _done(self) -> list[str]:
-        return list(self.runs.loc[~self.runs["outcome"].isin(("missing", "failed")), "id"])
+        return list(finished(self.runs)["id"])
 
     def _stack(self, frames: Sequence[pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
         """The frames of the finished runs one below the other, with the run's id before them."""
@@ -111,6 +112,11 @@ class Results:
         short, varied = short_names(self.study.axes), set(self.varied)
         pairs = [(axis, label) for axis, label in zip(axes, labels, strict=True) if axis in varied]
         return ", ".join(f"{short[axis]}={label}" if "." in axis else label for axis, label in pairs)
+
+
+def finished(runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the runs that left a record, whatever it says."""
+    return runs[~runs["outcome"].isin(UNFINISHED)]
 
 
 def load(path: str | Path) -> Results:

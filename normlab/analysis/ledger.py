@@ -161,10 +161,14 @@ class Entry(Node):
         """The first of them."""
         return self.studies[0] if self.studies else None
 
+    def way_of(self, cell: Cell) -> Measured | None:
+        """How the cell is measured: the first way that takes it; None where none does."""
+        return next((measured for measured in self.measured if measured.takes(cell)), None)
+
     def study_of(self, cell: Cell) -> str:
         """Name of the study that measures the cell; empty where none does."""
-        ways = (measured for measured in self.measured if measured.takes(cell))
-        return next((str(measured.selector(cell).get("study", "")) for measured in ways), "")
+        way = self.way_of(cell)
+        return str(way.selector(cell).get("study", "")) if way else ""
 
     def cells(self) -> dict[Cell, float | str]:
         """Published value of each cell."""

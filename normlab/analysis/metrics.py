@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from normlab.analysis.frames import UNFINISHED
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -60,7 +62,7 @@ def lr_window(runs: pd.DataFrame) -> Window:
         start = None if not trains[rate] else position if start is None else start
         if start is not None and (best is None or _length(grid, start, position) > _length(grid, *best)):
             best = (start, position)
-    pending = int(runs["outcome"].isin(("missing", "failed")).sum())
+    pending = int(runs["outcome"].isin(UNFINISHED).sum())
     if best is None:
         return Window(grid, math.nan, math.nan, math.nan, False, False, pending)
     low, high = grid[best[0]], grid[best[1]]
@@ -138,7 +140,7 @@ class _Ended(NamedTuple):
 def _clipped(rows: Sequence[_Ended]) -> dict[float, float] | None:
     """min(final, initial) by learning rate for one seed; None if a run or every initial loss is lacking."""
     initial = next((row.initial for row in rows if not math.isnan(row.initial)), None)
-    if initial is None or any(row.outcome in ("missing", "failed") for row in rows):
+    if initial is None or any(row.outcome in UNFINISHED for row in rows):
         return None
     losses = {}
     for row in rows:

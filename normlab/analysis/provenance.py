@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from normlab.analysis.frames import OUTCOMES, Results
+from normlab.analysis.frames import OUTCOMES, Results, finished
 
 _MOST_LISTED = 24  # seeds or rates in a sentence
+_SWITCHES = {"compiled": "blocks compiled", "tf32": "products in TF32"}
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,13 @@ def commit_text(results: Results) -> str:
 
 def device_text(results: Results) -> str:
     """`cpu, 1 thread, torch 2.13.0`; the model of a GPU instead of the word cuda."""
-    trained = results.runs[results.runs["commit"].notna() | results.runs["device"].notna()]
+    there = finished(results.runs)
     parts = [machine_text({key: value for key, value in results.manifest.items() if key not in _SWITCHES})]
     for key, words in _SWITCHES.items():
         # By the runs' own word: a folder may have been gone on with, or merged, under another switch.
-        if count := int((trained[key] == True).sum()):  # noqa: E712
-            parts.append(words if count == len(trained) else f"{words} in {count} of {len(trained)} runs")
+        if count := int((there[key] == True).sum()):  # noqa: E712
+            parts.append(words if count == len(there) else f"{words} in {count} of {len(there)} runs")
     return ", ".join(parts)
-
-
-_SWITCHES = {"compiled": "blocks compiled", "tf32": "products in TF32"}
 
 
 def machine_text(environment: Mapping[str, Any]) -> str:

@@ -101,10 +101,8 @@ def _without(entry: Entry, verdict: str, reason: str) -> Judged:
 
 
 def _measure(entry: Entry, cell: Cell, evidence: Evidence) -> Sample | None:
-    for measured in entry.measured:
-        if measured.takes(cell):
-            return EXTRACTORS[measured.by](evidence, measured.selector(cell))
-    return None
+    way = entry.way_of(cell)
+    return EXTRACTORS[way.by](evidence, way.selector(cell)) if way else None
 
 
 def _judge_cell(entry: Entry, cell: Cell, published: Any, samples: dict[Cell, Sample]) -> Found | None:

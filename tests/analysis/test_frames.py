@@ -219,10 +219,13 @@ def test_a_broken_curve_is_told_in_one_line(every_ending: Path) -> None:
 def test_the_switches_are_told_by_the_runs_own_word(every_ending):
     for run, on in zip(sorted((every_ending / "runs").iterdir()), (True, True, False), strict=False):
         timing = json.loads((run / "timing.json").read_text())
-        (run / "timing.json").write_text(json.dumps(timing | ({"compiled": True} if on else {})))
+        # Outside a repository a run has no commit; it has been trained all the same.
+        (run / "timing.json").write_text(
+            json.dumps(timing | ({"compiled": True, "commit": None, "device": None} if on else {}))
+        )
     manifest = json.loads((every_ending / "manifest.json").read_text())
     (every_ending / "manifest.json").write_text(json.dumps(manifest | {"compiled": True, "tf32": True}))
     results = normlab.load(every_ending)
-    there = int(results.runs["commit"].notna().sum())
-    assert there > 2
+    there = len(list((every_ending / "runs").iterdir()))
+    assert 2 < there < len(results.runs)
     assert device_text(results).endswith(f"blocks compiled in 2 of {there} runs")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -18,18 +19,15 @@ from normlab.config.load import load_study
 from normlab.config.plan import expand
 from normlab.store import failed_ids, finished_ids, read_run
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "check_cluster.py"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> ModuleType:
-    """The processes and checks of the long script."""
-    spec = importlib.util.spec_from_file_location("check_cluster", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["check_cluster"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+def cluster() -> Iterator[ModuleType]:
+    """The processes of the long script."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPTS))
+        yield importlib.import_module("cluster_processes")
 
 
 def test_the_reader_of_sockets_tells_loopback_from_the_rest(cluster: ModuleType) -> None:
@@ -44,17 +42,14 @@ def test_a_killed_worker_costs_its_stack_only_and_every_socket_is_on_loopback(
     study, serial, folder = cluster.write_study(tmp_path), tmp_path / "serial", tmp_path / "dask"
     quiet = {"stdout": subprocess.DEVNULL, "check": True}
     subprocess.run(cluster.command(study, serial, "--jobs", "1", "-q"), **quiet)
-    with cluster.DaskProcesses(tmp_path / "cluster") as dask:
-        workers = [dask.add_worker(), dask.add_worker()]
-        options = ["--executor", "dask", "--scheduler-file", str(dask.file)]
-        with cluster.started(cluster.command(study, folder, *options)) as client:
-            cluster.wait_until_busy(folder, 3)
-            heard = {pid: cluster.listening(pid) for pid in (dask.scheduler.pid, *(worker.pid for worker in workers))}
-            assert all(heard.values()) and all(map(cluster.is_loopback, set().union(*heard.values())))
-            assert not cluster.listening(client.pid)
-            os.kill(workers[0].pid, signal.SIGKILL)
-            assert workers[0].wait() == -signal.SIGKILL
-            code, stderr = cluster.ended(client)
+    with cluster.sweeping(study, folder) as sweep:
+        dask, workers = sweep.dask, sweep.dask.workers
+        heard = {pid: cluster.listening(pid) for pid in (dask.scheduler.pid, *(worker.pid for worker in workers))}
+        assert all(heard.values()) and all(map(cluster.is_loopback, set().union(*heard.values())))
+        assert not cluster.listening(sweep.client.pid)
+        os.kill(workers[0].pid, signal.SIGKILL)
+        assert workers[0].wait() == -signal.SIGKILL
+        code, stderr = cluster.ended(sweep.client)
     assert code == 0, stderr
     assert "died: trying" in stderr and "once more, each alone" in stderr
     planned = {run.id for run in expand(load_study(study))}

@@ -1,10 +1,8 @@
 """`normlab compare`: two results cell by cell, as a reader's own against the committed ones.
 
 Studies that train are joined by the labels of their axes, measures by the path of a value, reproductions study by
-study. The rule, which is also printed (`compare_cells.RULE`): a cell is `equal` if the same runs have the same values
-bit for bit; `within spread` if its seeds end alike and the means differ by no more than their 95 % interval (Welch's t,
-or the prediction interval of the side that has more than one seed); `different` otherwise. Times are never different:
-where their percentiles do not overlap they are of `other speed`.
+study. The rule, which is also printed, is `compare_cells.RULE`. Times are never different: where their percentiles do
+not overlap they are of `other speed`.
 """
 
 from __future__ import annotations
@@ -221,7 +219,8 @@ def _spelled(label: str) -> str:
 
 def _judge(a: pd.DataFrame, b: pd.DataFrame) -> tuple[str, str]:
     """Verdict and reason for the runs of one condition, a seed each."""
-    if _same(a) == _same(b):
+    one, two = _same(a), _same(b)
+    if one == two:
         return EQUAL, ""
     if not outcomes_agree(list(a["outcome"]), list(b["outcome"])):
         return DIFFERENT, "other outcomes"
@@ -232,7 +231,15 @@ def _judge(a: pd.DataFrame, b: pd.DataFrame) -> tuple[str, str]:
             agree, why = samples_agree(*values)
             fine &= agree
             reasons.append(f"{what}: {why}")
-    return (WITHIN if fine else DIFFERENT), "; ".join(reasons) or "the same final values, by other runs"
+    return (WITHIN if fine else DIFFERENT), "; ".join(reasons) or f"the same final values; {_others(one, two)}"
+
+
+def _others(a: Mapping[str, tuple[str, ...]], b: Mapping[str, tuple[str, ...]]) -> str:
+    """What is not the same, where the final values are."""
+    if a.keys() != b.keys():
+        return "other runs"
+    unlike = [_VALUES[i] for i in range(len(_VALUES)) if any(a[id][i] != b[id][i] for id in a)]
+    return f"other {', '.join(unlike)}"
 
 
 def _same(runs: pd.DataFrame) -> dict[str, tuple[str, ...]]:

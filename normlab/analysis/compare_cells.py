@@ -20,14 +20,20 @@ ROUNDING = 1e-4
 TINY = 1e-5
 
 RULE = (
-    "equal: the same runs (or the same path), every value bit for bit."
-    " within spread: the seeds end in the same outcomes as often (fewer seeds in outcomes that the other side has too),"
-    " and the means (of final losses, of the onsets of nan"
-    " runs) differ by no more than their spread allows: the 95 % interval of the difference (Welch's t) contains 0, or,"
-    " where one side has one seed, it lies in the 95 % prediction interval of the other; one seed on both sides has no"
-    f" spread, so what is not equal is different. A number without seeds may differ by {ROUNDING:g} of itself (float32"
-    f" summed in another order), an error of rounding by {TINY:g}."
-    " other speed: times whose 20th to 80th percentiles do not overlap; another machine is no difference."
+    "Of a run are compared its outcome, the step of its first non-finite value, how many steps it took, its initial,"
+    " final and best loss, the step of the best, and its spikes; not its curves, its activations, what made a NaN, nor"
+    " its time. Of a measure every value, by its path. Tables and figures are not compared; verdicts that differ are"
+    " noted.\n"
+    "equal: the same runs, or the same path, and all of this to the last bit.\n"
+    "within spread: the seeds end in the same outcomes as often (fewer seeds in outcomes that the other side has too),"
+    " and the means (of final losses, of the onset steps of nan runs; initial and best losses, steps and spikes may be"
+    " others) differ by no more than their spread allows: the 95 % interval of the difference (Welch's t) contains 0,"
+    " or, where one side has one seed, it lies in the 95 % prediction interval of the other; one seed on both sides has"
+    " no spread, so what is not equal is different. A measure's value by seed is finite as often, with such a mean; a"
+    f" number without seeds may differ by {ROUNDING:g} of itself (float32 summed in another order), an error of rounding by"
+    f" {TINY:g}, a count not at all; of times the 20th to 80th percentiles overlap.\n"
+    "different: neither.\n"
+    "other speed: times, or speeds, that would be different; another machine is no difference."
 )
 
 

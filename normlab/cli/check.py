@@ -54,7 +54,11 @@ def compare(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the counts and what is different only.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare two results cell by cell: equal, within the seeds' spread, or different (exit 3)."""
+    """Compare two results cell by cell: equal, within the seeds' spread, or different (exit 3).
+
+    Runs are compared by how they ended, their losses and the onsets of NaN, not by their curves; measures by their
+    values. What each word means is printed below the tables.
+    """
     from normlab.analysis.compare import RULE
     from normlab.analysis.compare import compare as check
     from normlab.analysis.terminal import print_table, say

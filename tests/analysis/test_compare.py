@@ -63,6 +63,31 @@ def test_within_the_spread_and_beyond_it(tmp_path: Path, capsys: pytest.CaptureF
     assert "optim.lr=1e-2" in out and "optim.lr=1e-3" not in out
 
 
+def test_what_the_legend_says_is_not_compared_is_not(tmp_path: Path) -> None:
+    a, b = make(tmp_path / "a"), make(tmp_path / "b")
+    for run in b.glob("runs/*"):
+        folders.edit(run / "timing.json", seconds=1e6)
+        text = (run / "curve.csv").read_text()
+        assert "\n20," in text
+        (run / "curve.csv").write_text(text.replace("\n20,", "\n20,9"))
+    assert set(verdicts(a, b).values()) == {"equal"} and "not its curves" in RULE and "nor its time" in RULE
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"loss__initial": 9.0}, "initial_loss"), ({"loss__best": 0.5}, "best_loss"), ({"steps": 3}, "steps")]
+    + [({"loss__best_step": 7}, "best_step"), ({"spikes": 8}, "spikes")],
+)
+def test_what_else_is_compared_is_named(tmp_path: Path, change: dict[str, Any], named: str) -> None:
+    a, b = make(tmp_path / "a"), make(tmp_path / "b")
+    for path in list(b.glob("runs/*/run.json"))[:1]:
+        folders.edit(path, **change)
+    unlike = [cell for cell in compare(a, b).cells if cell.verdict != "equal"]
+    assert [(cell.verdict, cell.reason) for cell in unlike] == [
+        ("within spread", f"the same final values; other {named}")
+    ]
+
+
 def test_other_outcomes_are_different(tmp_path: Path) -> None:
     a = make(tmp_path / "a")
     b = make(tmp_path / "b", lambda run: "nan@37" if (run.spec.seed, run.spec.optim.lr) == (2, 1e-2) else "trained")

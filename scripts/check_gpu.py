@@ -4,9 +4,11 @@
 
 1. agreement: a few lanes of three structures for 100 steps on both devices, in float64 (relative 1e-8: only the order
    of sums differs) and in float32 (0.01 nats: training enlarges roundings).
-2. capture: the same lanes with the step called from Python and replayed from a CUDA graph, under deterministic
+2. company: two of these lanes alone and the same among 24 others, to the same tolerances. Not bit for bit as on the
+   CPU: for other sizes the GPU's libraries choose other kernels, which sum in another order.
+3. capture: the same lanes with the step called from Python and replayed from a CUDA graph, under deterministic
    algorithms: every number of every record equal.
-3. time: table 1 of section 6.3 with five seeds (100 runs of 3000 steps) through `train_stack`, against the plain loop
+4. time: table 1 of section 6.3 with five seeds (100 runs of 3000 steps) through `train_stack`, against the plain loop
    of `plain_toy.py` on the same GPU, one run after the other, extrapolated from 100 steps of the four nets.
 
 Exits 1 if a check fails; 0, saying so, where there is no CUDA device. Takes a few minutes.
@@ -27,8 +29,8 @@ from typing import Any
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import numpy as np
-import plain_toy
 import torch
+from bench.work import Naive
 
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord, curve_csv, strict_json
@@ -36,7 +38,7 @@ from normlab.train import loop
 from normlab.train.program import Eager, Program
 from normlab.train.stack import Stack
 
-CHECK_STEPS, NAIVE_STEPS = 100, 100
+CHECK_STEPS, NAIVE_STEPS, COMPANY = 100, 100, 24
 TOLERANCES = {"float64": 1e-8, "float32": 0.01}
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 STRUCTURES = (("pre", 12, "layernorm"), ("post", 12, "layernorm"), ("pre", 20, "none"))
@@ -61,21 +63,41 @@ def train(specs: list[RunSpec], device: str) -> list[RunRecord]:
     return loop.train_stack(specs, thresholds=Thresholds(), device=device)
 
 
+def compared(name: str, precision: str, ours: list[RunRecord], theirs: list[RunRecord]) -> dict[str, Any]:
+    """The row that says how far the training losses of two records of each lane are apart at most."""
+    worst, same = 0.0, True
+    for one, other in zip(ours, theirs, strict=True):
+        same &= one.run["outcome"] == other.run["outcome"] and one.run["onset"] == other.run["onset"]
+        a, b = (np.array(record.curve["train_loss"][1:], dtype=float) for record in (one, other))
+        both = np.isfinite(a[: len(b)]) & np.isfinite(b[: len(a)])
+        gap = np.abs(a[: len(b)] - b[: len(a)])[both]
+        worst = max(worst, float((gap / np.abs(a[: len(b)])[both] if precision == "float64" else gap).max()))
+    tolerance = TOLERANCES[precision]
+    return {"check": name, "found": worst, "allowed": tolerance, "same_end": same,
+            "passed": same and worst <= tolerance}  # fmt: skip
+
+
 def agreement(device: str) -> list[dict[str, Any]]:
     """The largest difference of the training losses between CPU and GPU, by structure and precision."""
     rows = []
-    for structure, (precision, tolerance) in itertools.product(STRUCTURES, TOLERANCES.items()):
-        specs = lanes(structure, precision)
-        worst, same = 0.0, True
-        for here, there in zip(train(specs, "cpu"), train(specs, device), strict=True):
-            same &= here.run["outcome"] == there.run["outcome"] and here.run["onset"] == there.run["onset"]
-            a, b = (np.array(record.curve["train_loss"][1:], dtype=float) for record in (here, there))
-            both = np.isfinite(a[: len(b)]) & np.isfinite(b[: len(a)])
-            gap = np.abs(a[: len(b)] - b[: len(a)])[both]
-            worst = max(worst, float((gap / np.abs(a[: len(b)])[both] if precision == "float64" else gap).max()))
-        name = f"agreement {' '.join(map(str, structure))} {precision}"
-        rows.append({"check": name, "found": worst, "allowed": tolerance, "same_end": same,
-                     "passed": same and worst <= tolerance})  # fmt: skip
+    for structure, precision in itertools.product(STRUCTURES, TOLERANCES):
+        specs, name = lanes(structure, precision), f"agreement {' '.join(map(str, structure))} {precision}"
+        rows.append(compared(name, precision, train(specs, "cpu"), train(specs, device)))
+    return rows
+
+
+def company(device: str) -> list[dict[str, Any]]:
+    """The largest difference of the training losses of a lane alone and the same lane among `COMPANY` others: a calm
+    lane and the last one, which may become non-finite."""
+    rows = []
+    for structure, precision in itertools.product(STRUCTURES, TOLERANCES):
+        specs, name = lanes(structure, precision), f"company {' '.join(map(str, structure))} {precision}"
+        chosen = [specs[1], specs[-1]]
+        others = [specs[k % 3].model_copy(update={"seed": 100 + k}) for k in range(COMPANY)]
+        # In the midst of the others, not at an end.
+        together = train(others[::2] + chosen + others[1::2], device)[len(others[::2]) :][: len(chosen)]
+        alone = [record for one in chosen for record in train([one], device)]
+        rows.append(compared(name, precision, alone, together))
     return rows
 
 
@@ -111,21 +133,11 @@ def capture(device: str) -> list[dict[str, Any]]:
 
 def naive_seconds(placement: str, depth: int, device: str) -> float:
     """Seconds a step of the plain loop: one run, torch.optim.Adam, the loss read every step as such loops do."""
-    settings = plain_toy.Settings(depth=depth, placement=placement)  # type: ignore[arg-type]
-    model = plain_toy.build(settings).to(device)
-    optimizer, rng = torch.optim.Adam(model.parameters(), 1e-3), plain_toy.stream_of(0, 1)
+    work = Naive(spec(placement, depth, "layernorm", 1e-3, 0), bare=True, device=device)
 
     def step() -> None:
-        tokens = plain_toy.sequences(rng, settings.batch, settings).to(device)
-        x = model.embedding(tokens[:, :-1])
-        for block in model.blocks:  # without the look at the stream that plain_toy takes in between
-            x = block(x)
-        logits = model.head(model.final_norm(x))
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        loss.item()
+        work.step()
+        work.loss.item()
 
     for _ in range(10):
         step()
@@ -165,7 +177,7 @@ def main() -> int:
     card = torch.cuda.get_device_name(0)
     print(f"{card}, torch {torch.__version__}, {date.today()}", flush=True)
     rows = []
-    for check in (agreement, capture):
+    for check in (agreement, company, capture):
         for row in check(device):
             print(
                 f"{'pass' if row['passed'] else 'FAIL'}  {row['check']}: {row['found']:.3g} of {row['allowed']:g}",

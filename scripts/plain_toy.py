@@ -99,7 +99,8 @@ class Block(nn.Module):
 
     def mixed(self, x_BTD: Tensor) -> Tensor:
         if self.mixer == "mean":  # of positions 0..t; without it no token sees another one
-            x_BTD = x_BTD.cumsum(1) / torch.arange(1, x_BTD.shape[1] + 1, dtype=x_BTD.dtype)[:, None]
+            count_T = torch.arange(1, x_BTD.shape[1] + 1, dtype=x_BTD.dtype, device=x_BTD.device)
+            x_BTD = x_BTD.cumsum(1) / count_T[:, None]
         return self.mix(x_BTD)
 
     def ffn(self, x_BTD: Tensor) -> Tensor:

@@ -89,6 +89,16 @@ def test_the_bare_step_trains_the_same_net() -> None:
     assert not torch.equal(full.model.head.weight, plain_toy.build(full.s).head.weight)
 
 
+@pytest.mark.parametrize("placement", ["pre", "post"])
+def test_the_bare_step_leaves_its_device_for_nothing(placement: str) -> None:
+    spec = spec_of()
+    post = spec.model.model_copy(update={"placement": placement})
+    # "meta" holds no numbers: an operation with a tensor of the CPU, or a look at a value, raises.
+    work = Naive(spec.model_copy(update={"model": post}), bare=True, device="meta")
+    work.step()
+    assert work.loss.device.type == "meta" and work.s.placement == placement
+
+
 def test_the_step_of_the_lanes_is_that_of_the_engine() -> None:
     specs = lane_specs(spec_of(), 2)
     work = Lanes(Stack(specs))

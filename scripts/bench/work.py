@@ -43,24 +43,27 @@ class Gemm:
 
 class Naive:
     """The step of `plain_toy.run`, from its own parts. With `bare` set it keeps nothing of a step: no RMS by layer, no
-    gradient norm (and so no clipping), the loss not read."""
+    gradient norm (and so no clipping), the loss of the last step not read from the device."""
 
-    def __init__(self, spec: RunSpec, bare: bool = False) -> None:
-        self.s, self.bare, self.done = settings_of(spec), bare, 0
-        self.model = plain_toy.build(self.s)
+    loss: Tensor
+
+    def __init__(self, spec: RunSpec, bare: bool = False, device: str = "cpu") -> None:
+        self.s, self.bare, self.device, self.done = settings_of(spec), bare, device, 0
+        self.model = plain_toy.build(self.s).to(device)
         self.optimizer = plain_toy.make_optimizer(self.model, self.s)
         self.training = plain_toy.stream_of(self.s.seed, 1)
         self.kept: tuple[float, float] = (math.nan, math.nan)
 
     def step(self) -> None:
         self.done += 1
-        tokens = plain_toy.sequences(self.training, self.s.batch, self.s)
+        tokens = plain_toy.sequences(self.training, self.s.batch, self.s).to(self.device)
         loss = self.bare_loss(tokens) if self.bare else plain_toy.loss_of(self.model, tokens, self.s)[0]
         self.optimizer.zero_grad()
         loss.backward()
         norm = None if self.bare else torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.s.clip or math.inf)
         self.optimizer.param_groups[0]["lr"] = plain_toy.rate(self.done, self.s)
         self.optimizer.step()
+        self.loss = loss.detach()
         if norm is not None:
             self.kept = loss.item(), norm.item()
 
@@ -115,6 +118,7 @@ def settings_of(spec: RunSpec) -> plain_toy.Settings:
     m, t = spec.model, spec.task
     return plain_toy.Settings(
         depth=m.depth,
+        placement=m.placement,  # type: ignore[arg-type]  # checked by Settings
         width=m.width,
         hidden=m.hidden,
         vocab=t.vocab,

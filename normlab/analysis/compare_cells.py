@@ -30,8 +30,8 @@ RULE = (
     " others) differ by no more than their spread allows: the 95 % interval of the difference (Welch's t) contains 0,"
     " or, where one side has one seed, it lies in the 95 % prediction interval of the other; one seed on both sides has"
     " no spread, so what is not equal is different. A measure's value by seed is finite as often, with such a mean; a"
-    f" number without seeds may differ by {ROUNDING:g} of itself (float32 summed in another order), an error of rounding by"
-    f" {TINY:g}, a count not at all; of times the 20th to 80th percentiles overlap.\n"
+    f" number without seeds may differ by {ROUNDING:g} of itself (float32 summed in another order), an error of"
+    f" rounding by {TINY:g}, a count not at all; of times the 20th to 80th percentiles overlap.\n"
     "different: neither.\n"
     "other speed: times, or speeds, that would be different; another machine is no difference."
 )

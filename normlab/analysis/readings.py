@@ -18,7 +18,8 @@ from normlab.analysis.provenance import command_text, seeds_text
 from normlab.analysis.samples import short
 from normlab.analysis.table import Table
 from normlab.analysis.verdicts import CellVerdict, Judged, judge
-from normlab.config.schema import RunSpec
+from normlab.config.schema import RunSpec, Study
+from normlab.manifests import read_manifest, read_study
 
 READING, CELL = "reading", "cell"
 # Printed tables that a reading can be near to: the claim, and which of its rows where they have different units.
@@ -41,9 +42,9 @@ _STANDING_IN: dict[str, dict[str, Any]] = {
 _MARKS = {"reproduced": "yes", "direction only": "direction", "contradicted": "no", "undecided": "?", "not run": "–"}
 
 
-def is_readings(results: Results) -> bool:
+def is_readings(study: Study) -> bool:
     """Whether a study asks the same cells of several readings."""
-    return {READING, CELL} <= {axis.name for axis in results.study.axes}
+    return {READING, CELL} <= {axis.name for axis in study.axes}
 
 
 def readings_tables(results: Results) -> list[Table]:
@@ -52,19 +53,24 @@ def readings_tables(results: Results) -> list[Table]:
     return [_grid_table(judged), _count_table(judged), nearest_table(judged), _nan_table(results)]
 
 
+def folders_beside(root: Path) -> list[Path]:
+    """The studies of readings that lie beside a results folder (`readings*`)."""
+    found = [path for path in sorted(root.resolve().parent.glob("readings*")) if (path / "manifest.json").is_file()]
+    return [path for path in found if is_readings(read_study(path, read_manifest(path)))]
+
+
 def beside(root: Path) -> list[Table]:
-    """The tables of the studies of readings that lie beside a results folder (`readings*`): of each, in how many
-    readings a statement holds, the nearest readings, every NaN, and the whole grid."""
+    """The tables of the studies of readings that lie beside a results folder: of each, in how many readings a statement
+    holds, the nearest readings, every NaN, and the whole grid."""
     tables = []
-    for folder in sorted(root.resolve().parent.glob("readings*")):
-        if (folder / "manifest.json").is_file() and is_readings(results := load(folder)):
-            steps, seeds = results.study.base.train.steps, seeds_text(results)
-            of = f"{len(results.runs)} runs of {steps} steps, {seeds}; {command_text(results)}"
-            by_name = {table.name: table for table in readings_tables(results)}
-            for name in ("claims", "nearest", "nan", "readings"):
-                table = by_name[name]
-                title = f"{results.study.name}: {table.title} ({of})"
-                tables.append(replace(table, name=f"{results.study.name}-{name}", title=title))
+    for results in map(load, folders_beside(root)):
+        steps, seeds = results.study.base.train.steps, seeds_text(results)
+        of = f"{len(results.runs)} runs of {steps} steps, {seeds}; {command_text(results)}"
+        by_name = {table.name: table for table in readings_tables(results)}
+        for name in ("claims", "nearest", "nan", "readings"):
+            table = by_name[name]
+            title = f"{results.study.name}: {table.title} ({of})"
+            tables.append(replace(table, name=f"{results.study.name}-{name}", title=title))
     return tables
 
 

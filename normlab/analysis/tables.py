@@ -26,7 +26,7 @@ def all_tables(results: Results) -> list[Table]:
         tables += [window_table(results), sensitivity_table(results)]
     if results.study.outputs.reach:
         tables.append(reach_table(results))
-    if is_readings(results):
+    if is_readings(results.study):
         tables += readings_tables(results)
     return [*tables, runs_table(results)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -110,10 +111,11 @@ def report(
     """Judge every claim of the article by a results folder, and write REPORT.md and report.html there.
 
     Claims that the folder cannot speak to are told as not run. Studies of readings that lie beside a reproduction
-    (`readings*`) are told in its report.
+    (`readings*`) are told in its report; where none does, a line says so.
     """
     from normlab.analysis.article import write_article
     from normlab.analysis.evidence import Evidence
+    from normlab.analysis.readings import folders_beside
     from normlab.analysis.terminal import say
     from normlab.analysis.verdicts import judge_all, verdicts_json
     from normlab.store import strict_json
@@ -129,8 +131,19 @@ def report(
         for name in ("report.html", "REPORT.md", "verdicts.json"):
             if (folder / name) in files:
                 say(f"{folder / name}")
+        if evidence.whole and not folders_beside(folder):
+            say(_no_readings(folder))
     if code:
         raise typer.Exit(code)
+
+
+def _no_readings(folder: Path) -> str:
+    """One line: what the report lacks, and the command that makes it."""
+    outer = folder.resolve().parent
+    if folder.parent.resolve() == outer:  # It is not for `.` and for a link.
+        outer = folder.parent
+    command = shlex.join(["normlab", "run", "readings", "-o", str(outer / "readings")])
+    return f"no study of readings (readings*) lies beside {folder}, so the report tells of none; to make one: {command}"
 
 
 def _written(write: Callable[[], Sequence[Path]]) -> tuple[list[Path], int]:

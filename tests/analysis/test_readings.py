@@ -35,7 +35,7 @@ def results(tmp_path):
 
 
 def test_tables(results):
-    assert readings.is_readings(results)
+    assert readings.is_readings(results.study)
     tables = {table.name: table for table in readings.readings_tables(results)}
     assert [row[0] for row in tables["readings"].rows] == ["default", "blows up"]
     assert tables["nan"].rows == [["blows up", "none 20, 1e-3", "0", "31", "loss", "forward", "blocks.1.ffn.out"]]
@@ -46,7 +46,7 @@ def test_tables(results):
 
 
 def test_a_study_without_readings_is_none(every_ending):
-    assert not readings.is_readings(load(every_ending))
+    assert not readings.is_readings(load(every_ending).study)
 
 
 def full_length(root, cells, story):

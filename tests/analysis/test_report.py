@@ -164,6 +164,27 @@ def test_readings_that_lie_beside_have_a_section(tmp_path: Path, text: str) -> N
     assert "## Readings" in report_markdown(report)
 
 
+def test_without_readings_beside_it_the_command_says_how_to_make_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = reproduced.make_reproduction(tmp_path / "my work" / "article", training=())
+    monkeypatch.chdir(root.parent)
+    # A folder of that name is not enough: this one asks for no readings.
+    other = synthetic.make_results(root.parent / "readings_of_depth", synthetic.study(), lambda run: "trained")
+    assert main(["report", "article"]) == 0
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if "no study of readings" in line]
+    assert told.endswith("so the report tells of none; to make one: normlab run readings -o readings")
+    monkeypatch.chdir(root)
+    assert main(["report", "."]) == 0
+    assert f"readings -o '{root.parent}/readings'\n" in capsys.readouterr().out
+    shutil.rmtree(other)
+    axes = [Axis(name=name, points=(Point(label="one", settings={}),)) for name in ("reading", "cell")]
+    synthetic.make_results(root.parent / "readings", synthetic.study(*axes), lambda run: "trained")
+    assert main(["report", str(root)]) == 0
+    assert "no study of readings" not in capsys.readouterr().out
+    assert "## Readings" in (root / "REPORT.md").read_text(encoding="utf-8")
+
+
 def test_a_single_study_has_a_report_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = reproduced.make_reproduction(tmp_path / "article", training=("depth",)) / "studies" / "depth"
     assert main(["report", str(root)]) == 0

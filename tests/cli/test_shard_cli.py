@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tiny_yaml import RATES, tiny_yaml
 
 from normlab.cli import main
 from normlab.config.load import load_study
@@ -20,15 +21,6 @@ from normlab.manifests import read_manifest
 from normlab.model.norms import NORMS
 from normlab.store import finished_ids
 
-STUDY = """
-question: Do the parts make the whole?
-base:
-  task: {vocab: 8, length: 4, val_size: 8}
-  model: {depth: 1, width: 8, hidden: 8}
-  train: {batch: 4, steps: 6, eval_every: 2}
-axes:
-  optim.lr: [1e-3, 1e-2, 1e+30]
-"""
 BROKEN = """
 from normlab.model.norms import NORMS, Norm
 class Broken(Norm):
@@ -42,7 +34,7 @@ NORMS["broken"] = Broken
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of three runs: the `whole`, and its shards in `one` and `two`."""
     folder = tmp_path_factory.mktemp("shards")
-    (folder / "tiny.yaml").write_text(STUDY)
+    (folder / "tiny.yaml").write_text(tiny_yaml(RATES))
     with pytest.MonkeyPatch.context() as patch:
         # The commit may move while the tests run in a checkout that is being worked in.
         patch.setattr("normlab.execute.manifest.checkout", lambda: ("c0ffee", False))
@@ -147,8 +139,7 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("forgotten")
 def test_a_failed_run_of_a_shard_is_told_with_how_to_go_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "broken.py").write_text(BROKEN)
-    text = STUDY.replace("  optim.lr: [1e-3, 1e-2, 1e+30]", "  model.norm: [broken, none]\nplugins: [broken.py]")
-    (here / "mine.yaml").write_text(text)
+    (here / "mine.yaml").write_text(tiny_yaml("model.norm: [broken, none]", "plugins: [broken.py]\n"))
     plan = expand(load_study(here / "mine.yaml"))
     index = next(i for i in (1, 2) if Shard(i, 2).of(plan)[0].cell["model.norm"] == "broken")
     words = ["run", "mine.yaml", "--shard", f"{index}/2", "-o", "bad", "--jobs", "1", "--fail-fast"]

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import TINY, Runner, axis, counted_runs, tiny_study
+from tiny_yaml import RATES, tiny_yaml
 
 from normlab.config.plan import expand
 from normlab.execute import lease as leases
@@ -231,20 +232,10 @@ def together(*arguments):
 sweep.cut = together
 sys.exit(main())
 """
-TINY_YAML = """
-question: Do three machines give what one gives?
-base:
-  task: {vocab: 8, length: 4, val_size: 8}
-  model: {depth: 1, width: 8, hidden: 8}
-  train: {batch: 4, steps: 6, eval_every: 2}
-axes:
-  optim.lr: [1e-3, 1e-2, 1e+30]
-seeds: [0, 1]
-"""
 
 
 def test_a_slurm_array_gives_what_one_machine_gives(tmp_path: Path) -> None:
-    (tmp_path / "tiny.yaml").write_text(TINY_YAML)
+    (tmp_path / "tiny.yaml").write_text(tiny_yaml(RATES, "seeds: [0, 1]\n"))
     (tmp_path / "normlab").write_text(ARRAY.replace("{python}", sys.executable))
     (tmp_path / "normlab").chmod(0o755)
     home = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}

@@ -4,13 +4,14 @@
 
 Rows, on 20 layers, mean mixer, Pre-LN, Adam: 1 the step of scripts/plain_toy.py, one run after the other with torch's
 own threads (1b: the same without what it keeps of a step); 2 one such run a core, one thread each; 3 normlab, one run
-alone; 4 stacks of S runs on all cores, the best S; 5 the same with the block compiled; 6 a large float32 product.
+alone; 4 stacks of S runs on all cores, the best S; 5 the same with the blocks compiled; 6 a large float32 product.
 
 Every row is measured in every round, in processes that stay; steps of all processes are counted in the same window.
 Only training steps are timed, in all rows. Row 1 ignores OMP_NUM_THREADS and the like; its process and those of row 2
 are plain, those of rows 3-5 keep freed memory as normlab's workers do. About 5 minutes on two cores that are idle.
-Then: memory by S, time against depth and number of runs, where a run's time goes, start-up; --long adds a sweep of
-1000 runs whose memory is watched (10 to 15 minutes more). Exit code 1 if a part could not be measured.
+Then: what torch's own kernels of a step take by themselves, the floor of rows 3 and 4; memory by S, time against depth
+and number of runs, where a run's time goes, start-up; --long adds a sweep of 1000 runs whose memory is watched (10 to
+15 minutes more). Exit code 1 if a part could not be measured.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 
 from bench.sizes import FULL, QUICK
 
-SECTIONS = ("rows", "memory", "depth", "runs", "overhead", "startup", "long")
+SECTIONS = ("rows", "floor", "memory", "depth", "runs", "overhead", "startup", "long")
 # What `rows` adds to the result beside the rows.
 OF_ROWS = (
     *("stacks", "best_lanes", "speedup_over_naive", "share_of_gemm_peak", "compile", "flops_per_run_step"),
@@ -58,7 +59,7 @@ def main() -> int:
 
 def measure(wanted: list[str], quick: bool, compile_too: bool) -> dict[str, Any]:
     """Everything that is wanted, as JSON values; null for what is not."""
-    from bench import rows, single, sweeps
+    from bench import kernels, rows, single, sweeps
     from bench.crew import CannotRun, Crew
 
     from normlab.execute.manifest import cores, cpu_name
@@ -69,6 +70,7 @@ def measure(wanted: list[str], quick: bool, compile_too: bool) -> dict[str, Any]
     one = cache(lambda: open_crew.enter_context(Crew(1, as_worker=True)))
     parts: dict[str, Callable[..., dict[str, Any]]] = {
         "rows": lambda sizes, say: rows.main_table(sizes, compile_too, say),
+        "floor": lambda sizes, say: {"floor": kernels.floor(one(), sizes, say)},
         "memory": lambda sizes, say: {"memory": single.memory(sizes, say)},
         "depth": lambda sizes, say: {"depth": single.depth(one(), sizes, say)},
         "runs": lambda sizes, say: {"runs": sweeps.runs(sizes, say)},

@@ -22,7 +22,7 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import plain_toy  # noqa: E402
-from bench import rows, single, sweeps  # noqa: E402
+from bench import kernels, rows, single, sweeps  # noqa: E402
 from bench.crew import CannotRun, Crew, steps_within  # noqa: E402
 from bench.flops import gemm_flops, run_step_flops  # noqa: E402
 from bench.sizes import QUICK, Recipe  # noqa: E402
@@ -63,6 +63,21 @@ def test_operations_are_those_of_a_lane_but_for_the_mean(net: str) -> None:
         Stack(lane_specs(spec, 2)).gradients(torch.zeros(2, 3, spec.task.length + 1, dtype=torch.int64))
     mean = 2 * spec.model.depth * 2 * 3 * spec.task.length**2 * spec.model.width
     assert 2 * (run_step_flops(spec) + mean) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_the_kernels_of_the_floor_are_those_of_a_step(net: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_of(**NETS[net])
+    counted = 0
+    for times, call in kernels.products(spec).values():
+        with FlopCounterMode(display=False) as counter:
+            call()
+        counted += times * counter.get_total_flops()
+    assert counted == run_step_flops(spec) + 2 * spec.model.depth * 2 * 3 * spec.task.length**2 * spec.model.width
+    updated = []
+    monkeypatch.setattr(torch, "_fused_adam_", lambda parameters, *_, **__: updated.extend(parameters))
+    kernels.rest(spec)["adam"][1]()
+    assert sum(x.numel() for x in updated) == Stack([spec]).params_SP.numel()
 
 
 def test_operations_of_the_matrix_product() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,8 @@ from normlab.model.mixers import MIXERS
 from normlab.model.norms import NORMS, Norm
 from normlab.model.placements import PLACEMENTS
 
+# Blocks in one compiled program: a call of one has its price, and every further block its time to compile.
+GROUP = 5
 DTYPES = {name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "float16")}
 
 
@@ -69,21 +70,37 @@ class Decoder(nn.Module):
         x_SBTD = self.embedding(tokens_SBT).to(self.stream_dtype)
         if tap:
             tap(0, x_SBTD)
-        through = compiled_block() if self.compiled and torch.is_grad_enabled() else nn.Module.__call__
-        for layer, block in enumerate(self.blocks, 1):
-            x_SBTD = through(block, x_SBTD)
-            if tap:
-                tap(layer, x_SBTD)
+        if self.compiled and torch.is_grad_enabled() and not tap:
+            for blocks in groups(tuple(self.blocks)):
+                x_SBTD = compiled_blocks()(blocks, x_SBTD)
+        else:
+            for layer, block in enumerate(self.blocks, 1):
+                x_SBTD = block(x_SBTD)
+                if tap:
+                    tap(layer, x_SBTD)
         return self.head(self.final_norm(x_SBTD))
 
 
+def groups(blocks: Sequence[nn.Module]) -> list[tuple[nn.Module, ...]]:
+    """The blocks in groups of equal size, at most GROUP."""
+    size = next(size for size in range(GROUP, 0, -1) if len(blocks) % size == 0)
+    return [tuple(blocks[first : first + size]) for first in range(0, len(blocks), size)]
+
+
 @cache
-def compiled_block() -> Callable[[nn.Module, Tensor], Tensor]:
-    """A block's forward and backward pass with their elementwise work fused by torch.compile: one program for all
-    blocks of a structure and number of lanes. Needs a C++ compiler on the CPU."""
-    # Past the limit torch falls back to the plain block without a word.
+def compiled_blocks() -> Callable[[tuple[nn.Module, ...], Tensor], Tensor]:
+    """The forward and backward pass of some blocks in a row, their elementwise work fused by torch.compile: one program
+    for all groups of a structure, size and number of lanes. Needs a C++ compiler on the CPU."""
+    # Past the limit torch falls back to the plain blocks without a word.
     torch._dynamo.config.recompile_limit = 256
-    return torch.compile(cast(Callable[[nn.Module, Tensor], Tensor], Block.forward), dynamic=False)
+    return torch.compile(through, dynamic=False)
+
+
+def through(blocks: tuple[nn.Module, ...], x_SBTD: Tensor) -> Tensor:
+    """The stream behind the blocks."""
+    for block in blocks:
+        x_SBTD = block(x_SBTD)
+    return x_SBTD
 
 
 def make_norm(name: str, model: ModelSpec, lanes: int) -> Norm:

@@ -40,7 +40,12 @@ class Leaf(nn.Module):
 
 def product(x_SND: Tensor, weight_SDF: Tensor, bias_S1F: Tensor | None) -> Tensor:
     """x W + b of every lane, (S, N, F)."""
-    return torch.bmm(x_SND, weight_SDF) if bias_S1F is None else torch.baddbmm(bias_S1F, x_SND, weight_SDF)
+    if bias_S1F is None:
+        return torch.bmm(x_SND, weight_SDF)
+    if torch.compiler.is_compiling() and x_SND.dtype.itemsize >= 4:
+        # The sum goes into the pass over the result that follows; baddbmm would first fill the result with the bias.
+        return torch.bmm(x_SND, weight_SDF) + bias_S1F
+    return torch.baddbmm(bias_S1F, x_SND, weight_SDF)
 
 
 def low_product(x_SND: Tensor, weight_SDF: Tensor, bias_S1F: Tensor | None, low: torch.dtype) -> Tensor:

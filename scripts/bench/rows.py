@@ -37,7 +37,7 @@ NAMES = {
     "2": "plain_toy, a process a core",
     "3": "normlab, one run alone",
     "4": "normlab, stacks on all cores",
-    "5": "the same, block compiled",
+    "5": "the same, blocks compiled",
     "6a": "matrix product, one core",
     "6b": "matrix product, all cores",
 }
@@ -61,7 +61,7 @@ def main_table(sizes: Sizes, compile_too: bool, say: Say) -> dict[str, Any]:
         lanes = max(stacks, key=lambda entry: first[entry.key]).recipe.lanes
         compiled: dict[str, Any] = {"lanes": lanes, "tried": compile_too, "works": False}
         if compile_too:
-            say(f"compiling the block for {lanes} lanes")
+            say(f"compiling the blocks for {lanes} lanes")
             entry, found = compiled_entry(sizes, ours, size, lanes)
             compiled |= found
             entries += [entry] if entry else []
@@ -171,7 +171,7 @@ def peak_row(entry: Entry, rates: Sequence[float], size: int) -> dict[str, Any]:
 
 
 def paid(seconds: float, entry: Entry, rounds: Mapping[str, list[float]]) -> dict[str, Any]:
-    """How the compiled block compares with the same stack not compiled, and after how many run-steps of one process
+    """How the compiled blocks compare with the same stack not compiled, and after how many run-steps of one process
     the time to compile has come back (None: never); `of_a_stack` is what one stack of whole runs has."""
     eager = rounds[f"4/{entry.recipe.lanes}"]
     gains = summary([a / b for a, b in zip(rounds["5"], eager, strict=True)])

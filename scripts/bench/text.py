@@ -12,6 +12,7 @@ def text(result: Mapping[str, Any]) -> str:
     """Everything that was measured."""
     parts = {
         "rows": main_text,
+        "floor": floor_text,
         "memory": memory_text,
         "depth": depth_text,
         "runs": runs_text,
@@ -70,9 +71,9 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def compile_line(compiled: Mapping[str, Any]) -> str:
-    """What compiling the block took and when it has paid."""
+    """What compiling the blocks took and when it has paid."""
     if not compiled["works"]:
-        return f"compiled block: {compiled.get('reason', 'not tried (see --compile)')}"
+        return f"compiled blocks: {compiled.get('reason', 'not tried (see --compile)')}"
     steps = compiled["paid_after_run_steps"]
     paid = (
         "never paid back"
@@ -80,7 +81,15 @@ def compile_line(compiled: Mapping[str, Any]) -> str:
         else f"paid back after {steps:.0f} run-steps of a process (a stack of whole runs has {compiled['of_a_stack']})"
     )
     gain = spread(compiled["over_eager"], digits=2)
-    return f"compiled block, S={compiled['lanes']}: {gain} times row 4 of that S; {compiled['seconds']:.0f} s, {paid}"
+    return f"compiled blocks, S={compiled['lanes']}: {gain} times row 4 of that S; {compiled['seconds']:.0f} s, {paid}"
+
+
+def floor_text(result: Mapping[str, Any]) -> Iterator[str]:
+    found = result["floor"]
+    yield "torch's own kernels of a run-step, each by itself on buffers that stay in the cache, one core, ms"
+    yield from aligned([[*found["ms"], "in all"], [*map(spread, found["ms"].values()), spread(found["ms_a_run_step"])]])
+    share, products = (spread(found[name], 100) for name in ("share_of_gemm_peak", "products_share"))
+    yield f"share of the core's matrix product: {share} %; of the products alone: {products} %"
 
 
 def memory_text(result: Mapping[str, Any]) -> Iterator[str]:

@@ -40,33 +40,6 @@ _OUTCOME_WORDS = {
     "runs missing or failed": "个运行缺失或失败",
     "run missing or failed": "个运行缺失或失败",
 }
-_WORDS = {
-    "zh": {
-        "reproduced": "复现",
-        "direction only": "仅方向一致",
-        "contradicted": "不符",
-        "undecided": "未定",
-        "not testable here": "此处无法检验",
-        "not run": "未运行",
-    }
-}
-_OUTCOME_WORDS = {
-    "nan@": "NaN@",
-    "nan": "NaN",
-    "stalled": "停滞",
-    "unsteady": "不稳",
-    "diverged": "发散",
-    "failed": "失败",
-    "missing": "缺",
-    "trained": "可训练",
-    "not run": "未运行",
-    "not measurable here": "此处无法测量",
-    "none": "无",
-    "with warm-up": "带 warmup",
-    "warm-up steps": "warmup 步数",
-    "runs missing or failed": "个运行缺失或失败",
-    "run missing or failed": "个运行缺失或失败",
-}
 # Words that the article prints in cells; the ledger keeps them in English.
 _PRINTED = {
     "nan": "NaN",

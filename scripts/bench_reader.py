@@ -21,7 +21,10 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
+
+from normlab.execute.manifest import cores, cpu_name
 
 COMMANDS = {
     "status": ("status",),
@@ -106,7 +109,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     given = parser.parse_args()
     sizes = [int(text) for text in given.runs.split(",")]
-    rows = []
+    rows: list[Row] = []
+    started, load = time.perf_counter(), os.getloadavg()
     with tempfile.TemporaryDirectory(prefix="normlab-bench-") as scratch:
         folder = given.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +129,9 @@ def main() -> int:
             print(error, file=sys.stderr)
             return 1
     said = verdict(rows)
-    print(json.dumps({"rows": [asdict(row) for row in rows], "verdict": said}, indent=1) if given.json else said)
+    found = {"rows": [asdict(row) for row in rows], "verdict": said, "cpu": cpu_name(), "cores": cores(), "load": load}
+    found |= {"pandas": version("pandas"), "seconds": time.perf_counter() - started}
+    print(json.dumps(found, indent=1) if given.json else said)
     return int(said.startswith("grows"))
 
 

@@ -91,5 +91,5 @@ def _digits(table: str, value: Any) -> str:
     if isinstance(value, str):
         return "NaN" if value == "nan" else value
     if table == "norm-speed":
-        return f"{100 * value:.0f}%"
+        return f"{value:.0f}%"
     return str(value) if table == "norm-parameters" else f"{value:.2f}"

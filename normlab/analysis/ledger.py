@@ -134,6 +134,7 @@ class Entry(Node):
     published: Any = Field(
         None, description="a value, {column: value}, {row: {column: value}} or a list (rows 0, 1, ...)"
     )
+    unit: Literal["", "%"] = Field("", description="%: percentages are printed and judged, the measure holds shares")
     measured: tuple[Measured, ...] = ()
     predicates: tuple[Predicate, ...] = ()
     direction: tuple[Predicate, ...] = Field((), description="what must hold for `direction only`")

@@ -51,7 +51,8 @@ def value(
         return _no_value(sample)
     low, high = (_scaled(x, log10) for x in bounds)
     centre = _scaled(published, log10)
-    return _inside(low, high, centre - below, centre + above, f"of {printed(published)}", "decades" if log10 else "")
+    of = f"of {printed(published, sample.unit)}"
+    return _inside(low, high, centre - below, centre + above, of, "(decades)" if log10 else sample.unit)
 
 
 def _scaled(x: float, log10: bool) -> float:
@@ -72,7 +73,7 @@ def _inside(low: float, high: float, bottom: float, top: float, of: str, unit: s
     # Printed decimals are not binary ones: the edge itself must not be lost to the last bit.
     slack = 1e-9 * max(1.0, abs(bottom) if math.isfinite(bottom) else 0, abs(top) if math.isfinite(top) else 0)
     interval = f"[{short(low)}, {short(high)}]" if high - low > slack else short(low)
-    unit = f" ({unit})" if unit else ""
+    unit = f" {unit}" if unit else ""
     if low >= bottom - slack and high <= top + slack:
         return Found(REPRODUCED, f"{interval}{unit} lies within the tolerance {of}")
     if high < bottom - slack or low > top + slack:
@@ -113,8 +114,9 @@ def bound(sample: Sample, at_least: float | None, at_most: float | None, single:
         return _no_value(sample)
     bottom = -math.inf if at_least is None else at_least
     top = math.inf if at_most is None else at_most
-    ends = [f"at least {short(bottom)}"] * (at_least is not None) + [f"at most {short(top)}"] * (at_most is not None)
-    return _inside(*bounds, bottom, top, f"({' and '.join(ends)})", "")
+    ends = [f"at least {sample.told(short(bottom))}"] * (at_least is not None)
+    ends += [f"at most {sample.told(short(top))}"] * (at_most is not None)
+    return _inside(*bounds, bottom, top, f"({' and '.join(ends)})", sample.unit)
 
 
 def each(sample: Sample, at_least: float | None, at_most: float | None, single: bool = False) -> Found:
@@ -138,7 +140,8 @@ def order(low: Sample, high: Sample, margin: float = 0.0) -> Found:
     if low.interval is not None and high.interval is not None:
         (a, b), (c, d) = low.interval, high.interval
         verdict = REPRODUCED if b < c + margin else CONTRADICTED if a > d + margin else UNDECIDED
-        return Found(verdict, f"[{short(a)}, {short(b)}] against [{short(c)}, {short(d)}]")
+        one, other = low.told(f"[{short(a)}, {short(b)}]"), high.told(f"[{short(c)}, {short(d)}]")
+        return Found(verdict, f"{one} against {other}")
     seeds = sorted((low.values.keys() | low.outcomes.keys()) & (high.values.keys() | high.outcomes.keys()))
     differences = [_difference(low.values.get(seed), high.values.get(seed)) for seed in seeds]
     if len(seeds) < max(low.size, high.size):
@@ -154,7 +157,8 @@ def order(low: Sample, high: Sample, margin: float = 0.0) -> Found:
     bounds = Sample(dict(enumerate(differences))).bounds(single=False)
     assert bounds is not None
     several = bounds[1] > bounds[0]
-    text = f"mean paired difference [{short(bounds[0])}, {short(bounds[1])}]" if several else f"by {short(bounds[0])}"
+    by = low.told(f"[{short(bounds[0])}, {short(bounds[1])}]" if several else short(bounds[0]))
+    text = f"mean paired difference {by}" if several else f"by {by}"
     verdict = REPRODUCED if bounds[0] > -margin else CONTRADICTED if bounds[1] < -margin else UNDECIDED
     if low.at_least and verdict == REPRODUCED:
         return Found(UNDECIDED, f"{text}, but the lower side is a lower bound only")

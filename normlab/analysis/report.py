@@ -25,6 +25,7 @@ from normlab.analysis.report_text import (
     measured_text,
     rule_text,
 )
+from normlab.analysis.samples import printed
 from normlab.analysis.table import Table
 from normlab.analysis.verdicts import VERDICTS, CellVerdict, Judged
 
@@ -153,21 +154,22 @@ def _pictures(
 
 
 def _claim(one: Judged, table: ArticleTable | None, pictures: tuple[Picture, ...]) -> Claim:
-    rules = [rule_text(predicate, one.entry.seeds) for predicate in one.entry.predicates]
-    rules += [f"for the direction: {rule_text(predicate, one.entry.seeds)}" for predicate in one.entry.direction]
-    header, rows = _cells(one.cells)
+    seeds, unit = one.entry.seeds, one.entry.unit
+    rules = [rule_text(predicate, seeds, unit) for predicate in one.entry.predicates]
+    rules += [f"for the direction: {rule_text(predicate, seeds, unit)}" for predicate in one.entry.direction]
+    header, rows = _cells(one.cells, unit)
     verdicts = tuple(cell.verdict for cell in one.cells)
     return Claim(one, measured_text(one), tuple(rules), header, rows, verdicts, table, pictures)
 
 
-def _cells(cells: Sequence[CellVerdict]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def _cells(cells: Sequence[CellVerdict], unit: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """The cells of a claim that has more than one, as a table; empty columns are left out."""
     if len(cells) < 2:
         return (), ()
     columns = {
         "row": [cell.row for cell in cells],
         "column": [cell.column for cell in cells],
-        "published": [cell.published if isinstance(cell.published, str) else f"{cell.published:g}" for cell in cells],
+        "published": [printed(cell.published, unit) for cell in cells],
         "measured": [cell.measured for cell in cells],
         "interval": [interval_text(cell) for cell in cells],
         "n": [str(cell.n or "") for cell in cells],

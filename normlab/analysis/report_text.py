@@ -9,7 +9,7 @@ from normlab.analysis.evidence import Evidence
 from normlab.analysis.frames import Results
 from normlab.analysis.ledger import Bound, Fails, Monotone, Order, Predicate, Rank, ValueIs
 from normlab.analysis.predicates import CONTRADICTED, DIRECTION, NOT_RUN, NOT_TESTABLE, REPRODUCED, UNDECIDED
-from normlab.analysis.samples import short
+from normlab.analysis.samples import short, with_unit
 from normlab.analysis.verdicts import CellVerdict, Judged
 
 TITLE = "The article, re-run: what holds and what does not"
@@ -44,26 +44,27 @@ def lead(evidence: Evidence, claims: int) -> str:
     )
 
 
-def rule_text(predicate: Predicate, seeds: int = 1) -> str:
-    """The rule of a predicate in words, with its reason; `seeds`: how many the claim needs."""
+def rule_text(predicate: Predicate, seeds: int = 1, unit: str = "") -> str:
+    """The rule of a predicate in words, with its reason; `seeds`: how many the claim needs, `unit`: of its numbers."""
     where = [name for name in (", ".join(predicate.rows), ", ".join(predicate.columns)) if name]
     which = f" ({'; '.join(where)})" if where else ""
-    return f"{_rule(predicate, seeds)}{which}: {predicate.reason}"
+    return f"{_rule(predicate, seeds, unit)}{which}: {predicate.reason}"
 
 
-def _rule(predicate: Predicate, seeds: int) -> str:
+def _rule(predicate: Predicate, seeds: int, unit: str) -> str:
     if isinstance(predicate, ValueIs):
         if predicate.tolerance == 0:
             return "equal to the printed value"
         one = predicate.tolerance == 1
-        unit = f" decade{'' if one else 's'}" if predicate.log10 else " times the value" if predicate.relative else ""
-        up = "" if predicate.above is None else f" below and {short(predicate.above)}{unit} above"
-        of = "the printed value" if predicate.single or seeds == 1 else "the printed value, interval of the mean"
+        points = " percentage points" if unit else ""
+        of = f" decade{'' if one else 's'}" if predicate.log10 else " times the value" if predicate.relative else points
+        up = "" if predicate.above is None else f" below and {short(predicate.above)}{of} above"
+        mean = "" if predicate.single or seeds == 1 else ", interval of the mean"
         further = ", interval of one further run" if predicate.single and seeds > 1 else ""
-        return f"within {short(predicate.tolerance)}{unit}{up} of {of}{further}"
+        return f"within {short(predicate.tolerance)}{of}{up} of the printed value{mean}{further}"
     if isinstance(predicate, Bound):
-        ends = [f"at least {short(predicate.at_least)}"] if predicate.at_least is not None else []
-        ends += [f"at most {short(predicate.at_most)}"] if predicate.at_most is not None else []
+        ends = [f"at least {with_unit(short(predicate.at_least), unit)}"] if predicate.at_least is not None else []
+        ends += [f"at most {with_unit(short(predicate.at_most), unit)}"] if predicate.at_most is not None else []
         return " and ".join(ends)
     if isinstance(predicate, Order):
         pairs = "; ".join(f"{_name(low)} below {_name(high)}" for low, high in predicate.pairs)

@@ -35,6 +35,7 @@ class Sample:
     ids       run ids that were read
     at_least  the value is a lower bound (a window that touches the edge of its grid)
     loss      the values are losses (nats), which the tables show too: rounded as there
+    unit      `%`, told behind a value; empty for what has none
     """
 
     values: Mapping[int, float] = field(default_factory=dict)
@@ -44,6 +45,13 @@ class Sample:
     ids: tuple[str, ...] = ()
     at_least: bool = False
     loss: bool = False
+    unit: str = ""
+
+    def in_percent(self) -> Sample:
+        """Shares as percentages."""
+        interval = self.interval and (100 * self.interval[0], 100 * self.interval[1])
+        values = {seed: 100 * value for seed, value in self.values.items()}
+        return replace(self, values=values, interval=interval, unit="%")
 
     @property
     def size(self) -> int:
@@ -94,12 +102,16 @@ class Sample:
         unusual = self.ends(without="trained")
         if self.mean is None:
             values = self._listed()
-            valued = f"{values} ({len(self.values)}/{len(self.outcomes)}), " if values else ""
+            valued = f"{self.told(values)} ({len(self.values)}/{len(self.outcomes)}), " if values else ""
             return valued + (unusual or self.ends()) or "–"
         if self.interval is not None:
-            return f"{short(self.mean)} [{short(self.interval[0])}, {short(self.interval[1])}]"
+            return f"{self.told(short(self.mean))} [{short(self.interval[0])}, {short(self.interval[1])}]"
         value = f"≥ {number(self.mean)}" if self.at_least else self._value_text(self.mean)
-        return f"{value} ({unusual})" if unusual else value
+        return f"{self.told(value)} ({unusual})" if unusual else self.told(value)
+
+    def told(self, number: str) -> str:
+        """A number, or an interval, with the unit behind it."""
+        return with_unit(number, self.unit)
 
     def _listed(self) -> str:
         """Every value; of very many their median and ends. A mean over a part of the seeds is never told."""
@@ -131,6 +143,11 @@ def short(value: float) -> str:
     return number(value)
 
 
-def printed(value: float | str) -> str:
+def with_unit(number: str, unit: str) -> str:
+    """`14 %`; the number alone where it has no unit."""
+    return f"{number} {unit}" if unit else number
+
+
+def printed(value: float | str, unit: str = "") -> str:
     """A published value as it is printed: all its digits, and no more."""
-    return value if isinstance(value, str) else f"{value:.10g}"
+    return value if isinstance(value, str) else with_unit(f"{value:.10g}", unit)

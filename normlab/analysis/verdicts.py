@@ -84,7 +84,7 @@ def judge(entry: Entry, evidence: Evidence) -> Judged:
     ids = tuple(dict.fromkeys(id for sample in samples.values() for id in sample.ids))
     commands = dict.fromkeys(command for name in entry.studies if (command := evidence.command(name)))
     return Judged(
-        entry, verdict, reason, _published_text(published), _measured_text(cells), cells, "\n".join(commands), ids
+        entry, verdict, reason, _published_text(entry), _measured_text(cells), cells, "\n".join(commands), ids
     )
 
 
@@ -97,12 +97,13 @@ def _nearest(entry: Entry, evidence: Evidence) -> str:
 
 
 def _without(entry: Entry, verdict: str, reason: str) -> Judged:
-    return Judged(entry, verdict, reason, _published_text(entry.cells()), "–", (), "", ())
+    return Judged(entry, verdict, reason, _published_text(entry), "–", (), "", ())
 
 
 def _measure(entry: Entry, cell: Cell, evidence: Evidence) -> Sample | None:
     way = entry.way_of(cell)
-    return EXTRACTORS[way.by](evidence, way.selector(cell)) if way else None
+    sample = EXTRACTORS[way.by](evidence, way.selector(cell)) if way else None
+    return sample.in_percent() if sample and entry.unit else sample
 
 
 def _judge_cell(entry: Entry, cell: Cell, published: Any, samples: dict[Cell, Sample]) -> Found | None:
@@ -214,8 +215,8 @@ def _cell(cell: Cell, published: Any, sample: Sample | None, found: Found | None
     return CellVerdict(*cell, published, text, mean, low, high, n, outcomes, verdict, reason, bound)
 
 
-def _published_text(published: dict[Cell, Any]) -> str:
-    return _joined([(cell, printed(value)) for cell, value in published.items()])
+def _published_text(entry: Entry) -> str:
+    return _joined([(cell, printed(value, entry.unit)) for cell, value in entry.cells().items()])
 
 
 def _measured_text(cells: Sequence[CellVerdict]) -> str:
@@ -243,6 +244,7 @@ def verdicts_json(judged: Sequence[Judged]) -> dict[str, Any]:
                 "reason": j.reason,
                 "published": j.published,
                 "measured": j.measured,
+                **({"unit": j.entry.unit} if j.entry.unit else {}),
             }
             | {"cells": [vars(cell) for cell in j.cells], "command": j.command, "run_ids": list(j.run_ids)}
             for j in judged

@@ -8,8 +8,10 @@ import synthetic
 
 from normlab.analysis.evidence import Evidence
 from normlab.analysis.ledger import Entry, load_ledger
+from normlab.analysis.report_text import rule_text
 from normlab.analysis.verdicts import judge, judge_all, verdicts_json
 from normlab.manifests import ResultsError
+from normlab.measures import Measure, write_measure
 
 ENDS = {"none": "stalled", "layernorm": "trained", "rmsnorm": "better"}
 
@@ -122,3 +124,30 @@ def test_a_control_that_fails_too_proves_nothing(evidence):
     words = {"none": "fails", "layernorm": "trained"}
     assert judge(claim(words, predicates=fails, measured=both), evidence).verdict == "contradicted"
     assert judge(claim(words, predicates=fails), evidence).verdict == "reproduced"
+
+
+@pytest.mark.parametrize(("printed", "verdict"), [(14, "reproduced"), (8, "contradicted")])
+def test_a_share_is_judged_and_told_in_percent(tmp_path, printed, verdict):
+    values = {"share": {"median": 0.125, "low": 0.12, "high": 0.13, "n": 7}, "lone": 0.125}
+    write_measure(tmp_path, Measure("toy", "?", "normlab toy", False, {}, values, {}, "now", 1.0))
+    rules = [{"kind": "value", "tolerance": 3, "reason": "…"}]
+    entry = claim({"share": printed, "lone": printed}, unit="%", predicates=rules, seeds=1,
+                  measured=[{"by": "leaf", "base": {"study": "toy", "path": "{column}"}}])  # fmt: skip
+    judged = judge(entry, Evidence.open(tmp_path))
+    assert judged.published == f"share: {printed} %; lone: {printed} %"
+    assert judged.measured == "share: 12.50 % [12, 13]; lone: 12.5 % (n = 1 to 7)"
+    assert judged.verdict == verdict and judged.cells[0].reason.endswith(f"the tolerance of {printed} %")
+    assert judged.cells[0].reason.startswith("[12, 13] % lies ") and judged.cells[0].mean == 12.5
+    assert rule_text(entry.predicates[0], 1, entry.unit).startswith("within 3 percentage points of the printed value")
+    assert verdicts_json([judged])["claims"][0]["unit"] == "%"
+
+
+def test_a_bound_of_a_share_is_told_in_percent(tmp_path):
+    values = {"share": {"median": -0.5, "low": -0.75, "high": -0.25, "n": 7}}
+    write_measure(tmp_path, Measure("toy", "?", "normlab toy", False, {}, values, {}, "now", 1.0))
+    rules = [{"kind": "bound", "at_least": 0.1, "reason": "…"}]
+    entry = claim({"share": "faster"}, unit="%", predicates=rules, seeds=1,
+                  measured=[{"by": "leaf", "base": {"study": "toy", "path": "{column}"}}])  # fmt: skip
+    (cell,) = judge(entry, Evidence.open(tmp_path)).cells
+    assert cell.reason == "[-75, -25] % lies outside the tolerance (at least 0.1 %)" and cell.published == "faster"
+    assert rule_text(entry.predicates[0], 1, entry.unit) == "at least 0.1 %: …"

@@ -92,7 +92,7 @@ def test_the_printed_times_are_the_ledgers():
 
     ledger = yaml.safe_load((Path(published_file).parent / "article.yaml").read_text(encoding="utf-8"))
     entries = {entry["id"]: entry for entry in ledger["entries"]}
-    shares = {shape.name: 1 - shape.printed[1] / shape.printed[0] for shape in speed.SHAPES}
-    assert shares == {name: pytest.approx(v, abs=0.006) for name, v in entries["norm-speed"]["published"].items()}
+    shares = {shape.name: 100 * (1 - shape.printed[1] / shape.printed[0]) for shape in speed.SHAPES}
+    assert shares == {name: pytest.approx(v, abs=0.6) for name, v in entries["norm-speed"]["published"].items()}
     single = entries["rms-speed-single"]["published"]["faster_by"]
-    assert 1 - speed.SINGLE.printed[1] / speed.SINGLE.printed[0] == pytest.approx(single)
+    assert 100 * (1 - speed.SINGLE.printed[1] / speed.SINGLE.printed[0]) == pytest.approx(single)

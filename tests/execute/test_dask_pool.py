@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from fake_line import FakeLine, Trainer, facts, lose, train
 from fakes import quick
 from tiny import tiny_study
 
@@ -16,9 +18,9 @@ from normlab.config.schema import RunSpec, Thresholds
 from normlab.execute import dask_pool
 from normlab.execute.children import CannotStart
 from normlab.execute.cluster import Cluster, SchedulerLost
-from normlab.execute.dask_line import Gone, Left, Returned, Roster, Told
+from normlab.execute.dask_line import Gone, Left, Returned, Roster
 from normlab.execute.dask_pool import DaskPool
-from normlab.execute.dask_task import Greeting, greet, versions
+from normlab.execute.dask_task import Greeting, versions
 from normlab.execute.events import Advanced, Event, Failed, Finished, Retried, Started
 from normlab.execute.signals import catching
 from normlab.execute.stacks import Stack
@@ -28,57 +30,6 @@ from normlab.store import failed_ids, finished_ids, publish
 PLAN = expand(tiny_study())
 IDS = [run.id for run in PLAN]
 SEED_1 = {run.id for run in PLAN if run.spec.seed == 1}
-Trainer = Callable[["FakeLine", str, list[RunSpec], str], None]
-
-
-def facts(gpus: int = 0, threads: int = 1) -> dict[str, Any]:
-    """What the scheduler knows of a worker."""
-    return {"resources": {"GPU": gpus} if gpus else {}, "nthreads": threads}
-
-
-class FakeLine:
-    """A line whose workers answer at once: to a greeting with `greetings[address]`, to a stack by `trainer`."""
-
-    trainer: Trainer
-    roster: dict[str, dict[str, Any]]
-    greetings: dict[str, Any]
-
-    def __init__(self, address: str, gpu: bool) -> None:
-        self.address, self.topic, self.inbox = address, "topic", SimpleQueue[Any]()
-        self.stacks: list[tuple[str, list[int]]] = []
-        self.restarted: list[str] = []
-        self.inbox.put(Roster(dict(self.roster)))
-
-    def submit(self, worker: str, function: Callable[..., Any], *arguments: Any, key: str) -> None:
-        if function is greet:
-            answer = self.greetings.get(worker, Greeting(1, "host", versions(), {}))
-            failed = isinstance(answer, Exception)
-            self.inbox.put(Returned(key, None, answer) if failed else Returned(key, answer))
-        else:
-            specs = arguments[1]
-            self.stacks.append((worker, [spec.seed for spec in specs]))
-            type(self).trainer(self, worker, specs, key)
-
-    def drop(self, key: str) -> None: ...
-
-    def restart(self, worker: str) -> None:
-        self.restarted.append(worker)
-
-    def close(self) -> None: ...
-
-
-def train(line: FakeLine, worker: str, specs: Sequence[RunSpec], key: str) -> None:
-    line.inbox.put(
-        Told({"key": key, "step": 5, "steps": 10, "losses": [1.0] * len(specs), "alive": [True] * len(specs)})
-    )
-    line.inbox.put(Returned(key, quick(specs)))
-
-
-def lose(line: FakeLine, worker: str, expected: bool) -> None:
-    """The worker goes, and another one comes."""
-    line.inbox.put(Left(worker, expected))
-    line.inbox.put(Roster({f"{worker}'": facts()}))
-
 
 Run = Callable[..., tuple[list[Event], list[str], FakeLine]]
 
@@ -171,6 +122,66 @@ def test_an_exception_fails_its_run_and_keeps_the_traceback(tmp_path: Path, run:
     events, _, _ = run(raising)
     assert failed_ids(tmp_path) == SEED_1 and [event.reason for event in of(events, Failed)] == ["ValueError: no"] * 2
     assert "a traceback" in (tmp_path / "failed" / min(SEED_1) / "error.txt").read_text()
+
+
+class KilledWorker(Exception):
+    """As dask names it."""
+
+
+class NoValidWorkerError(Exception):
+    """As dask names it."""
+
+
+@pytest.mark.parametrize("kind", [KilledWorker, NoValidWorkerError])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_task_that_dask_takes_for_deadly_has_killed_its_worker(
+    tmp_path: Path, run: Run, kind: type[Exception], lanes: int
+) -> None:
+    def deadly(line: FakeLine, worker: str, specs: list[RunSpec], key: str) -> None:
+        if all(spec.seed != 1 for spec in specs):
+            train(line, worker, specs, key)
+            return
+        line.inbox.put(Returned(key, None, kind("no more")))
+        line.inbox.put(Roster({f"{worker}'": facts()}))
+
+    events, _, line = run(deadly, lanes)
+    assert finished_ids(tmp_path) == set(IDS) - SEED_1 and failed_ids(tmp_path) == SEED_1
+    assert [seeds for _, seeds in line.stacks].count([1]) == (4 if lanes == 1 else 2)
+    # Nothing more is sent to the worker before the list says that it is there.
+    assert max(Counter(worker for worker, seeds in line.stacks if 1 in seeds).values()) == 1
+    assert all(event.reason.startswith("worker a") and event.reason.endswith(" died") for event in of(events, Retried))
+
+
+def test_an_error_of_the_line_fails_a_run_that_is_alone(tmp_path: Path, run: Run) -> None:
+    def torn(line: FakeLine, worker: str, specs: list[RunSpec], key: str) -> None:
+        guilty = any(spec.seed == 1 for spec in specs)
+        line.inbox.put(Returned(key, None, TypeError("no pickle")) if guilty else Returned(key, quick(specs)))
+
+    events, _, line = run(torn)
+    assert failed_ids(tmp_path) == SEED_1 and {event.reason for event in of(events, Failed)} == {"TypeError: no pickle"}
+    assert [seeds for _, seeds in line.stacks].count([1]) == 2
+
+
+def test_a_stack_that_was_given_up_is_sent_again_whole(tmp_path: Path, run: Run) -> None:
+    def busy(line: FakeLine, worker: str, specs: list[RunSpec], key: str) -> None:
+        line.inbox.put(Returned(key, None if len(line.stacks) <= 4 else quick(specs)))
+
+    events, _, line = run(busy)
+    assert finished_ids(tmp_path) == set(IDS)
+    assert [event.alone for event in of(events, Retried)] == [False] * 4
+    # At once, not after all others.
+    assert [seeds for _, seeds in line.stacks] == [[run.spec.seed for run in PLAN[:3]]] * 5 + [
+        [run.spec.seed for run in PLAN[3:]]
+    ]
+
+
+def test_a_task_that_was_cancelled_means_that_the_scheduler_is_gone(tmp_path: Path, run: Run) -> None:
+    def cancelled(line: FakeLine, worker: str, specs: list[RunSpec], key: str) -> None:
+        line.inbox.put(Returned(key, None, CancelledError()))
+
+    with pytest.raises(SchedulerLost, match="lost the scheduler at tcp://s:1"):
+        run(cancelled)
+    assert not finished_ids(tmp_path) and not failed_ids(tmp_path)
 
 
 def test_only_workers_that_offer_a_gpu_get_runs_for_one(run: Run) -> None:

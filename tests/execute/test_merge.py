@@ -97,8 +97,9 @@ def test_missing_runs_are_told_and_can_be_resumed(here: Path, fake_run: Runner) 
 def test_a_finished_run_wins_over_a_failure_and_a_failure_alone_is_kept(tmp_path: Path, fake_run: Runner) -> None:
     for name, trainer in (("bad", "raises_for_seed_1"), ("good", "quick"), ("worse", "dies_for_seed_1")):
         fake_run(STUDY, tmp_path / name, trainer, jobs=1, shard=Shard(2, 2) if name == "good" else None)
-    merge([tmp_path / "bad", tmp_path / "good", tmp_path / "worse"], tmp_path / "out")
+    joined = merge([tmp_path / "bad", tmp_path / "good", tmp_path / "worse"], tmp_path / "out")
     lost = {run.id for run in PLAN if run.spec.seed == 1} - finished_ids(tmp_path / "good")
+    assert joined.failed.keys() == lost == {path.name for path in (tmp_path / "out" / "failed").iterdir()}
     assert lost and counted_runs(tmp_path / "out") == {
         "planned": 4,
         "finished": 4 - len(lost),
@@ -159,6 +160,11 @@ def test_other_plugins_are_refused_and_moved_ones_are_not(tmp_path: Path, fake_r
 def test_shortened_runs_are_not_mixed_with_whole_ones(here: Path) -> None:
     change(here / "two", shortened=["3 of 10 training steps"])
     assert "shortened: none -> ['3 of 10 training steps']" in refused(here)
+
+
+def test_thinned_curves_are_not_mixed_with_whole_ones(here: Path) -> None:
+    change(here / "two", curves="thinned to 200 rows")
+    assert refused(here).splitlines()[1:] == ["  curves: none -> thinned to 200 rows"]
 
 
 def test_a_plan_of_another_version_is_refused(here: Path) -> None:

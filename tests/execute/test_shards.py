@@ -102,6 +102,12 @@ def test_a_shard_does_not_start_twice_without_resume(tmp_path: Path, fake_run: R
     assert (summary.planned, summary.todo) == (2, 0)
 
 
+def test_a_shard_whose_runs_failed_does_not_start_again_without_resume(tmp_path: Path, fake_run: Runner) -> None:
+    fake_run(STUDY, tmp_path / "r", "raises_always", jobs=1, shard=Shard(1, 2))
+    with pytest.raises(Refused, match="already holds 2 runs of shard 1/2: continue with --resume"):
+        fake_run(STUDY, tmp_path / "r", jobs=1, shard=Shard(1, 2))
+
+
 def test_a_shard_of_another_study_is_refused(tmp_path: Path, fake_run: Runner) -> None:
     fake_run(STUDY, tmp_path / "r", jobs=1, shard=Shard(1, 2))
     other = tiny_study((0, 1), base=TINY.model_copy(update={"task": TINY.task.model_copy(update={"a": 3})}))

@@ -9,7 +9,7 @@ from tiny import axis, tiny_study
 
 from normlab.config.load import find_config, load_study
 from normlab.config.plan import expand, structure_of
-from normlab.execute.stacks import MAX_LANES, make_stacks, makespan
+from normlab.execute.stacks import MAX_LANES, Stack, make_stacks, makespan
 
 
 @settings(deadline=None, max_examples=40)
@@ -39,3 +39,28 @@ def test_every_run_is_in_one_stack_of_its_structure(depths: list[int], seeds: in
 def test_workers_end_nearly_together_on_the_shipped_studies(name: str, workers: int) -> None:
     stacks = make_stacks(expand(load_study(find_config(name), seeds="0-2")), workers)
     assert makespan(stacks, workers) <= 1.2 * sum(stack.cost for stack in stacks) / workers
+
+
+@pytest.mark.parametrize(
+    ("lanes", "attempt", "died", "again"),
+    [
+        (3, 0, False, True),
+        (3, 0, True, True),
+        (2, 0, False, True),
+        (1, 0, False, False),  # it would raise again
+        (1, 0, True, True),  # perhaps the machine's fault
+        (1, 1, True, False),
+    ],
+)
+def test_lost_runs_are_tried_once_more_each_alone(lanes: int, attempt: int, died: bool, again: bool) -> None:
+    runs = tuple(expand(tiny_study(range(2)))[:lanes])
+    lost = runs[-2:]  # the first of three was published
+    retries = Stack(runs, attempt).retries(lost, died)
+    assert retries == ([Stack((run,), attempt=1) for run in lost] if again else [])
+
+
+def test_parts_of_a_stack_are_of_its_attempt() -> None:
+    runs = tuple(expand(tiny_study(range(4)))[:7])
+    parts = Stack(runs, attempt=1).split(3)
+    assert [len(part.runs) for part in parts] == [3, 2, 2] and {part.attempt for part in parts} == {1}
+    assert tuple(run for part in parts for run in part.runs) == runs

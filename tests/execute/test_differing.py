@@ -1,0 +1,45 @@
+"""What is told of circumstances that differ, and of how a child ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from normlab.execute.children import death
+from normlab.execute.manifest import differing
+
+HERE = {"commit": "c0ffee", "dirty": False, "device": "cpu", "threads": 1, "torch": "2.13", "normlab": "0.1"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ({}, {}, []),
+        ({"torch": "2.12"}, {}, ["torch 2.12 -> 2.13"]),
+        ({"dirty": None}, {"dirty": True}, ["dirty None -> True"]),
+        # A switch is written only where it is on.
+        ({"compiled": True}, {}, ["compiled on -> off"]),
+        ({}, {"tf32": True}, ["tf32 off -> on"]),
+        ({"tf32": False}, {}, []),
+        ({"cpu": "another", "python": "3.11"}, {}, []),
+        (
+            {"device": "cuda:0", "tf32": True},
+            {"threads": 2},
+            ["device cuda:0 -> cpu", "threads 1 -> 2", "tf32 on -> off"],
+        ),
+    ],
+)
+def test_circumstances_that_move_last_digits_are_told(
+    old: dict[str, Any], new: dict[str, Any], told: list[str]
+) -> None:
+    assert differing({**HERE, **old}, {**HERE, **new}) == told
+
+
+def test_what_an_old_manifest_does_not_say_is_not_told() -> None:
+    assert differing({"commit": "c0ffee"}, HERE) == []
+
+
+@pytest.mark.parametrize(("code", "words"), [(-9, "signal 9"), (0, "exit code 0"), (3, "exit code 3")])
+def test_the_end_of_a_child_in_words(code: int, words: str) -> None:
+    assert death(code) == f"died ({words})"

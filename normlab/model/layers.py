@@ -39,13 +39,9 @@ class Leaf(nn.Module):
 
 
 def product(x_SND: Tensor, weight_SDF: Tensor, bias_S1F: Tensor | None) -> Tensor:
-    """x W + b of every lane, (S, N, F)."""
-    if bias_S1F is None:
-        return torch.bmm(x_SND, weight_SDF)
-    if torch.compiler.is_compiling() and x_SND.dtype.itemsize >= 4:
-        # The sum goes into the pass over the result that follows; baddbmm would first fill the result with the bias.
-        return torch.bmm(x_SND, weight_SDF) + bias_S1F
-    return torch.baddbmm(bias_S1F, x_SND, weight_SDF)
+    """x W + b of every lane, (S, N, F). `baddbmm` would fill the result with the bias first: one pass more."""
+    y_SNF = torch.bmm(x_SND, weight_SDF)
+    return y_SNF if bias_S1F is None else y_SNF.add_(bias_S1F)
 
 
 def low_product(x_SND: Tensor, weight_SDF: Tensor, bias_S1F: Tensor | None, low: torch.dtype) -> Tensor:
@@ -59,7 +55,9 @@ def low_product(x_SND: Tensor, weight_SDF: Tensor, bias_S1F: Tensor | None, low:
     if low is torch.float16 and x_SND.device.type == "cpu":
         wide_bias = None if bias_S1F is None else bias_S1F.float()
         return product(x_SND.float(), weight_SDF.float(), wide_bias).to(low)
-    return product(x_SND, weight_SDF, bias_S1F)
+    if bias_S1F is None:
+        return torch.bmm(x_SND, weight_SDF)
+    return torch.baddbmm(bias_S1F, x_SND, weight_SDF)  # rounded once
 
 
 class Linear(Leaf):

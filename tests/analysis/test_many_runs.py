@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 
@@ -19,6 +20,7 @@ from normlab.analysis.bands import band_of, band_words, loss_band, spread_out, t
 from normlab.analysis.canvas import styled
 from normlab.analysis.outputs import table_texts
 from normlab.analysis.provenance import listed
+from normlab.analysis.reading import Taken
 from normlab.analysis.samples import Sample
 from normlab.analysis.table import MOST_ROWS
 from normlab.analysis.tables import runs_table
@@ -102,6 +104,15 @@ def test_a_run_that_became_nan_stays_in_the_band(tmp_path: Path) -> None:
     assert list(np.isfinite(band.low)) == [True] * 4 and band.low[2] == pytest.approx(1.06)
 
 
+def test_a_finite_loss_at_the_onset_itself_does_not_count() -> None:
+    """The loss may be finite where a gradient is not."""
+    runs = pd.DataFrame({"id": ["a", "b"], "onset_step": [20, None]})
+    steps, nothing = np.array([0, 20]), np.empty((2, 0))
+    taken = {"a": Taken(steps, np.array([3.0, 1.0]), (), nothing), "b": Taken(steps, np.array([3.0, 2.0]), (), nothing)}
+    band = loss_band(runs, taken)
+    assert (list(band.low), list(band.high)) == ([3, 2], [3, math.inf])
+
+
 @pytest.mark.parametrize(("module", "lines"), [(figure_curves, 1), (figure_rates, 1)])
 def test_many_runs_are_drawn_as_a_band(tmp_path: Path, module: ModuleType, lines: int) -> None:
     for n, summed in ((20, False), (70, True)):
@@ -130,6 +141,8 @@ def test_where_half_are_nan_the_median_ends_in_a_mark(tmp_path: Path) -> None:
         figure = figure_curves.draw(load(seeds(tmp_path / "toy", 70, nan=40)))
     (axis,) = [a for a in figure.axes if a.get_visible()]
     assert [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "X"] == [40.0]  # type: ignore[index]
+    (median,) = [np.asarray(line.get_ydata()) for line in axis.lines if len(line.get_xdata()) == 4]  # type: ignore[arg-type]
+    assert list(np.isfinite(median)) == [True, True, False, False]
 
 
 def test_of_many_points_of_an_axis_some_are_drawn(tmp_path: Path) -> None:
@@ -144,7 +157,7 @@ def test_of_many_points_of_an_axis_some_are_drawn(tmp_path: Path) -> None:
 
 
 def test_limits() -> None:
-    assert not too_many([60, 60]) and too_many([61]) and too_many([60] * 6)
+    assert not too_many([60] * 5) and too_many([61]) and too_many([60] * 5 + [1])
     assert not too_many_points([30] * 20) and too_many_points([31]) and too_many_points([3] * 201)
     assert band_words([5, 5]) == "bands: 10-90 % of 5 runs" and band_words([5, 70]) == "bands: 10-90 % of 5 to 70 runs"
     assert spread_out(range(24)) == list(range(24)) and spread_out(range(25))[-1] == 24

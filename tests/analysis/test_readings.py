@@ -1,6 +1,7 @@
 """Readings on results made by hand: in how many each statement holds, the nearest one, and every NaN."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import synthetic
@@ -24,11 +25,13 @@ def axis(name, points):
 
 @pytest.fixture
 def results(tmp_path):
-    """In the reading `blows up` the net without norm is NaN at step 31, in `default` nothing is."""
+    """In the reading `blows up` the net without norm is NaN at step 31, in `default` Post-LN is stuck."""
     ways = axis("reading", {"default": {}, "blows up": {"model.init": "torch"}})
     study = synthetic.study(ways, axis("cell", CELLS))
 
     def story(run):
+        if run.cell == {"reading": "default", "cell": "post 12, 1e-3"}:
+            return "stalled"
         return "nan@31" if run.cell == {"reading": "blows up", "cell": "none 20, 1e-3"} else "trained"
 
     return load(synthetic.make_results(tmp_path, study, story))
@@ -47,6 +50,35 @@ def test_tables(results):
 
 def test_a_study_without_readings_is_none(every_ending):
     assert not readings.is_readings(load(every_ending).study)
+    assert not readings.is_readings(synthetic.study(axis("reading", {"default": {}})))
+
+
+def told(id, verdict, *cells):
+    """What was found of one claim in one reading, as far as the tables ask."""
+    texts = {"reason": "…", "published": "…", "measured": "…"}
+    return SimpleNamespace(entry=SimpleNamespace(id=id, claim="…"), verdict=verdict, cells=cells, **texts)
+
+
+def test_the_three_nearest_by_outcomes_first():
+    """A reading whose runs end otherwise than printed is not near, however close its numbers."""
+    found = {"first": 2.0, "close": 0.1, "third": 4.0, "second": 3.0, "fourth": 5.0}
+    judged = {
+        name: [
+            told("collapse-20", "", cell(1.0, 1.0 + gap), cell("nan", None, "reproduced" if gap > 1 else "undecided"))
+        ]
+        for name, gap in found.items()
+    }
+    rows = readings.nearest_table(judged).rows
+    assert [row[1:3] for row in rows] == [["first", "2 nats"], ["second", "3 nats"], ["third", "4 nats"]]
+    assert {row[4] for row in rows} == {"1 of 1"}
+
+
+def test_each_verdict_has_its_column_and_its_mark(results, monkeypatch):
+    ends = {"a": "direction only", "b": "contradicted", "c": "reproduced", "d": "undecided"}
+    monkeypatch.setattr(readings, "judge_readings", lambda _: {name: [told("x", end)] for name, end in ends.items()})
+    tables = {table.name: table for table in readings.readings_tables(results)}
+    assert tables["claims"].rows == [["x", "…", "1 of 4", "c", "a"]]
+    assert tables["readings"].rows == [["a", "direction"], ["b", "no"], ["c", "yes"], ["d", "?"]]
 
 
 def full_length(root, cells, story):

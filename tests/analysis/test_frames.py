@@ -228,4 +228,6 @@ def test_the_switches_are_told_by_the_runs_own_word(every_ending):
     results = normlab.load(every_ending)
     there = len(list((every_ending / "runs").iterdir()))
     assert 2 < there < len(results.runs)
-    assert device_text(results).endswith(f"blocks compiled in 2 of {there} runs")
+    text = device_text(results)
+    assert text.endswith(f"blocks compiled in 2 of {there} runs")
+    assert text.count("blocks compiled") == 1 and "TF32" not in text  # not by the manifest's word

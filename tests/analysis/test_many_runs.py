@@ -13,10 +13,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from normlab import store
 from normlab.analysis import figure_curves, figure_rates, load, reading, write_outputs
-from normlab.analysis.bands import band_of, band_words, loss_band, spread_out, too_many, too_many_points
+from normlab.analysis.bands import (
+    Band,
+    band_of,
+    band_words,
+    draw_band,
+    loss_band,
+    spread_out,
+    too_many,
+    too_many_points,
+)
 from normlab.analysis.canvas import styled
 from normlab.analysis.outputs import table_texts
 from normlab.analysis.provenance import listed
@@ -113,8 +124,18 @@ def test_a_finite_loss_at_the_onset_itself_does_not_count() -> None:
     assert (list(band.low), list(band.high)) == ([3, 2], [3, math.inf])
 
 
-@pytest.mark.parametrize(("module", "lines"), [(figure_curves, 1), (figure_rates, 1)])
-def test_many_runs_are_drawn_as_a_band(tmp_path: Path, module: ModuleType, lines: int) -> None:
+def test_a_band_has_the_colour_of_its_median_and_ends_at_the_top() -> None:
+    axis = Figure().subplots()
+    low, median, high = np.array([1.0] * 4), np.array([2.0, 5.0, math.inf, math.inf]), np.array([3.0] + [math.inf] * 3)
+    assert draw_band(axis, Band(np.arange(4.0), low, median, high), 4.0, "#ff0000") == 2.0
+    (line,), (fill,) = axis.lines, axis.collections
+    assert list(np.asarray(line.get_ydata())[:2]) == [2, 4] and line.get_color() == "#ff0000"
+    edges = fill.get_paths()[0].vertices
+    assert (edges[:, 1].min(), edges[:, 1].max()) == (1, 4) and to_hex(fill.get_facecolor()[0]) == "#ff0000"
+
+
+@pytest.mark.parametrize("module", [figure_curves, figure_rates])
+def test_many_runs_are_drawn_as_a_band(tmp_path: Path, module: ModuleType) -> None:
     for n, summed in ((20, False), (70, True)):
         with styled():
             figure = module.draw(load(seeds(tmp_path / str(n), n, nan=n // 10, rates=RATES[:2])))

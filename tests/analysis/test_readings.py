@@ -75,10 +75,12 @@ def test_the_three_nearest_by_outcomes_first():
 
 def test_each_verdict_has_its_column_and_its_mark(results, monkeypatch):
     ends = {"a": "direction only", "b": "contradicted", "c": "reproduced", "d": "undecided"}
-    monkeypatch.setattr(readings, "judge_readings", lambda _: {name: [told("x", end)] for name, end in ends.items()})
+    monkeypatch.setattr(
+        readings, "judge_readings", lambda _: {k: [told("x", end), told("y", "reproduced")] for k, end in ends.items()}
+    )
     tables = {table.name: table for table in readings.readings_tables(results)}
-    assert tables["claims"].rows == [["x", "…", "1 of 4", "c", "a"]]
-    assert tables["readings"].rows == [["a", "direction"], ["b", "no"], ["c", "yes"], ["d", "?"]]
+    assert tables["claims"].rows == [["x", "…", "1 of 4", "c", "a"], ["y", "…", "4 of 4", "all", "–"]]
+    assert [row[:2] for row in tables["readings"].rows] == [["a", "direction"], ["b", "no"], ["c", "yes"], ["d", "?"]]
 
 
 def full_length(root, cells, story):

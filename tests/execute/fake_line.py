@@ -31,6 +31,7 @@ class FakeLine:
         self.address, self.topic, self.inbox = address, "topic", SimpleQueue[Any]()
         self.stacks: list[tuple[str, list[int]]] = []
         self.restarted: list[str] = []
+        self.dropped: list[str] = []
         self.inbox.put(Roster(dict(self.roster)))
 
     def submit(self, worker: str, function: Callable[..., Any], *arguments: Any, key: str) -> None:
@@ -44,7 +45,8 @@ class FakeLine:
             assert len(self.stacks) < 50, "the same is sent again and again"
             type(self).trainer(self, worker, specs, key)
 
-    def drop(self, key: str) -> None: ...
+    def drop(self, key: str) -> None:
+        self.dropped.append(key)
 
     def restart(self, worker: str) -> None:
         self.restarted.append(worker)

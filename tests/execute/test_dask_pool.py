@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from normlab.config.schema import RunSpec, Thresholds
 from normlab.execute import dask_pool
 from normlab.execute.children import CannotStart
 from normlab.execute.cluster import Cluster, SchedulerLost
+from normlab.execute.dask_crew import Crew
 from normlab.execute.dask_line import Gone, Left, Returned, Roster
 from normlab.execute.dask_pool import DaskPool
 from normlab.execute.dask_task import Greeting, versions
@@ -101,8 +103,11 @@ def test_a_worker_that_says_that_it_leaves_costs_no_attempt_and_splits_no_stack(
 
 
 def test_a_worker_that_is_on_the_list_no_more_has_died(tmp_path: Path, run: Run) -> None:
+    gone: list[str] = []
+
     def vanishing(line: FakeLine, worker: str, specs: list[RunSpec], key: str) -> None:
         if len(line.stacks) == 1:
+            gone.append(key)
             line.inbox.put(Roster({"b": facts()}))
             line.inbox.put(Returned(key, quick(specs)))  # Too late: nobody listens to it.
         else:
@@ -112,14 +117,33 @@ def test_a_worker_that_is_on_the_list_no_more_has_died(tmp_path: Path, run: Run)
     assert [event.reason for event in of(events, Retried)] == ["worker a died"]
     assert sorted(event.id for event in of(events, Finished)) == sorted(IDS)
     assert [worker for worker, _ in line.stacks] == ["a"] + ["b"] * 4
+    assert line.dropped == gone and len(gone) == 1  # or the scheduler would have another worker do it
 
 
-def test_an_exception_fails_its_run_and_keeps_the_traceback(tmp_path: Path, run: Run) -> None:
+def test_the_last_words_of_a_worker_of_our_own_are_kept(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = SimpleNamespace(end=lambda: "died (signal 9)", words=lambda: "last words")
+    monkeypatch.setattr(Crew, "child", lambda self, worker: child)
+
+    def deadly(line: FakeLine, worker: str, specs: list[RunSpec], key: str) -> None:
+        guilty = any(spec.seed == 1 for spec in specs)
+        lose(line, worker, expected=False) if guilty else train(line, worker, specs, key)
+
+    events, _, _ = run(deadly)
+    assert {event.reason for event in of(events, Failed)} == {"worker died (signal 9)"}
+    assert (tmp_path / "failed" / min(SEED_1) / "error.txt").read_text().rstrip().endswith("last words")
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_an_exception_fails_its_run_and_keeps_the_traceback(tmp_path: Path, run: Run, lanes: int) -> None:
     def raising(line: FakeLine, worker: str, specs: list[RunSpec], key: str) -> None:
         guilty = any(spec.seed == 1 for spec in specs)
         line.inbox.put(Returned(key, Crashed("ValueError: no", "a traceback", False) if guilty else quick(specs)))
 
-    events, _, _ = run(raising)
+    events, _, line = run(raising, lanes)
+    # Alone it would raise again.
+    assert [seeds for _, seeds in line.stacks].count([1]) == 2
     assert failed_ids(tmp_path) == SEED_1 and [event.reason for event in of(events, Failed)] == ["ValueError: no"] * 2
     assert "a traceback" in (tmp_path / "failed" / min(SEED_1) / "error.txt").read_text()
 
@@ -152,12 +176,13 @@ def test_a_task_that_dask_takes_for_deadly_has_killed_its_worker(
     assert all(event.reason.startswith("worker a") and event.reason.endswith(" died") for event in of(events, Retried))
 
 
-def test_an_error_of_the_line_fails_a_run_that_is_alone(tmp_path: Path, run: Run) -> None:
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_an_error_of_the_line_fails_a_run_that_is_alone(tmp_path: Path, run: Run, lanes: int) -> None:
     def torn(line: FakeLine, worker: str, specs: list[RunSpec], key: str) -> None:
         guilty = any(spec.seed == 1 for spec in specs)
         line.inbox.put(Returned(key, None, TypeError("no pickle")) if guilty else Returned(key, quick(specs)))
 
-    events, _, line = run(torn)
+    events, _, line = run(torn, lanes)
     assert failed_ids(tmp_path) == SEED_1 and {event.reason for event in of(events, Failed)} == {"TypeError: no pickle"}
     assert [seeds for _, seeds in line.stacks].count([1]) == 2
 

@@ -10,11 +10,13 @@ from tiny_nets import tiny, train
 
 from normlab.config.names import KNOWN
 from normlab.config.schema import Thresholds
+from normlab.model.layers import ALIGN
 from normlab.store import curve_csv, strict_json
 from normlab.train.loop import train_stack
+from normlab.train.stack import Stack
 
 # Widths that fill a vector register and widths that do not: kernels treat the rest of a register in another way.
-SIZES = [{"model__width": 8, "model__hidden": 16}, {"model__width": 5, "model__hidden": 7}]
+SIZES = [{"model__width": 8, "model__hidden": 16}, {"model__width": 5, "model__hidden": 6}]
 CASES = [
     *itertools.product(KNOWN["norms"], KNOWN["placements"], ["mean"], ["float32", "float64"], SIZES),
     *itertools.product(["layernorm"], ["pre"], ["linear"], ["bfloat16", "float16"], SIZES),
@@ -67,6 +69,11 @@ def test_a_frozen_lane_keeps_its_history_and_no_more() -> None:
     loss = record.run["loss"]
     assert loss["final"] is None and loss["best"] is None and loss["best_step"] is None and loss["initial"] > 0
     assert '"final": null' in strict_json(record.run)
+
+
+def test_every_lane_begins_at_a_whole_register() -> None:
+    params_SP = Stack([tiny(**SIZES[1], seed=seed) for seed in (0, 1)]).params_SP
+    assert params_SP.shape[1] % ALIGN and params_SP.stride(0) % ALIGN == 0
 
 
 def test_stacks_of_several_structures_are_refused() -> None:

@@ -75,6 +75,15 @@ def test_schedules_start_at_the_peak_and_waste_no_step(schedule: str, expected: 
     assert [rate(spec, k) / 2 for k in range(1, 7)] == pytest.approx([0.5, 1, *expected])
 
 
+def test_a_tiny_norm_is_clipped_as_by_torch() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    parameter.grad = torch.tensor([3e-6, 4e-6])
+    factor = clip_factors(torch.tensor([5e-6]), torch.tensor([1e-6]))
+    expected = factor * parameter.grad
+    torch.nn.utils.clip_grad_norm_([parameter], 1e-6)
+    torch.testing.assert_close(expected, parameter.grad, rtol=1e-5, atol=0)
+
+
 def test_clipping_equals_torch_and_is_off_where_there_is_no_limit() -> None:
     grad = torch.tensor([3.0, 4.0])
     parameter = torch.nn.Parameter(torch.zeros(2))

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from normlab.config.schema import RunSpec
 from normlab.store import curve_csv, strict_json
-from normlab.train import loop, memory, program
+from normlab.train import loop, program
 from normlab.train.stack import Stack, StepInputs
 
 ADAM = {"optim__warmup": 3, "optim__schedule": "cosine"}
@@ -153,38 +153,28 @@ def test_every_tensor_that_a_step_changes_is_in_the_state() -> None:
         assert changed and changed <= known
 
 
-def test_lanes_that_run_out_of_memory_are_halved_and_nothing_else_fails(monkeypatch) -> None:  # noqa: ANN001
-    specs = [tiny(seed=seed) for seed in range(5)]
-    whole, tried, real = written(train(*specs)), [], loop._train
-
-    def cramped(part, *rest):  # noqa: ANN001, ANN002, ANN202
-        tried.append(len(part))
-        if len(part) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(part, *rest)
-
-    monkeypatch.setattr(loop, "_train", cramped)
-    assert written(train(*specs)) == whole
-    assert tried == [5, 2, 1, 1, 3, 1, 2, 1, 1]
-
-
-def test_a_lane_that_does_not_fit_alone_is_a_crash(monkeypatch) -> None:  # noqa: ANN001
-    def cramped(*_) -> None:  # noqa: ANN002
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(loop, "_train", cramped)
-    with pytest.raises(torch.OutOfMemoryError):
-        train(tiny(), tiny(seed=1))
-
-
-def test_parts_by_free_memory(monkeypatch) -> None:  # noqa: ANN001
-    specs = [tiny(seed=seed) for seed in range(7)]
-    assert memory.lanes_that_fit(specs, "cpu") == [specs]
-    monkeypatch.setattr(memory, "free_bytes", lambda device: int(3.5 / memory.SHARE * memory.lane_bytes(specs[0])))
-    parts = memory.lanes_that_fit(specs, "cuda:0")
-    assert sorted(map(len, parts)) == [2, 2, 3] and [spec for part in parts for spec in part] == specs
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
-    assert [len(part) for part in memory.lanes_that_fit(specs, "cuda:0")] == [1] * 7
+@pytest.mark.parametrize("looks", [True, False])
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_a_frozen_lane_stays_as_it_was_though_it_is_clipped(looks: bool, name: str) -> None:
+    wild = {"optim__lr": 1e30, "optim__clip": 0.01, "model__norm": "none", "model__final_norm": "none"}
+    momentum = {"optim__momentum": 0.9} if name == "sgd" else {}
+    specs = [tiny(seed=seed, optim__name=name, **{**wild, **momentum, **more}) for seed, more in
+             enumerate(({}, {"optim__lr": 1e-3}))]  # fmt: skip
+    stack = Stack(specs, looks=looks)
+    tokens = np.ones((9, 2, 4, 6), dtype=np.int64)
+    inputs = stack.inputs(1, tokens, np.array([[spec.optim.lr for spec in specs]] * 9))
+    before = stack.params_SP.clone()
+    for k in range(9):
+        if not bool(stack.alive_S[0]):
+            break
+        before = stack.params_SP.clone()
+        stack.step(inputs.at(k))
+    assert stack.alive_S.tolist() == [False, True] and 0 < k < 6
+    frozen = stack.params_SP.clone()
+    assert torch.equal(frozen[0], before[0]) and bool(frozen.isfinite().all())
+    for rest in range(k, 9):
+        stack.step(inputs.at(rest))
+    assert torch.equal(stack.params_SP[0], frozen[0]) and not torch.equal(stack.params_SP[1], frozen[1])
 
 
 def test_inputs_of_several_steps_hold_each_steps_own() -> None:

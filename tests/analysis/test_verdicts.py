@@ -151,3 +151,13 @@ def test_a_bound_of_a_share_is_told_in_percent(tmp_path):
     (cell,) = judge(entry, Evidence.open(tmp_path)).cells
     assert cell.reason == "[-75, -25] % lies outside the tolerance (at least 0.1 %)" and cell.published == "faster"
     assert rule_text(entry.predicates[0], 1, entry.unit) == "at least 0.1 %: …"
+
+
+@pytest.mark.parametrize(("printed", "told"), [(1.0, False), (2.0, True)])
+def test_the_nearest_setting_is_told_where_the_printed_one_does_not_hold(tmp_path, printed, told):
+    near = {"setting": "randn * 2", "distance": 0.5, "tried": 3}
+    values = {"toy": {"x": 1.0, "nearest": near}}
+    write_measure(tmp_path, Measure("toy", "?", "normlab toy", False, {}, values, {}, "now", 1.0))
+    way = [{"by": "leaf", "base": {"study": "toy", "path": "toy.{column}"}}]
+    judged = judge(claim({"x": printed}, measured=way, seeds=1), Evidence.open(tmp_path))
+    assert judged.reason.endswith("; the nearest setting found: randn * 2 (distance 0.5, the best of 3 tried)") == told

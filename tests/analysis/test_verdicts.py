@@ -161,3 +161,12 @@ def test_the_nearest_setting_is_told_where_the_printed_one_does_not_hold(tmp_pat
     way = [{"by": "leaf", "base": {"study": "toy", "path": "toy.{column}"}}]
     judged = judge(claim({"x": printed}, measured=way, seeds=1), Evidence.open(tmp_path))
     assert judged.reason.endswith("; the nearest setting found: randn * 2 (distance 0.5, the best of 3 tried)") == told
+
+
+def test_an_order_of_which_a_cell_is_lacking_is_undecided(evidence):
+    columns = {norm: {"model.norm": norm} for norm in (*ENDS, "dyt")}
+    way = [{"by": "final_loss", "base": {"study": "toy"}, "columns": columns}]
+    falling = {"none": 3.0, "layernorm": 2.0, "rmsnorm": 1.0}
+    assert judge(claim(falling, predicates=RANK, measured=way), evidence).verdict == "reproduced"
+    judged = judge(claim({**falling, "dyt": 0.5}, predicates=RANK, measured=way), evidence)
+    assert judged.verdict == "undecided" and "some cells are not among these results" in judged.reason

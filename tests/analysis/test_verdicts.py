@@ -170,3 +170,53 @@ def test_an_order_of_which_a_cell_is_lacking_is_undecided(evidence):
     assert judge(claim(falling, predicates=RANK, measured=way), evidence).verdict == "reproduced"
     judged = judge(claim({**falling, "dyt": 0.5}, predicates=RANK, measured=way), evidence)
     assert judged.verdict == "undecided" and "some cells are not among these results" in judged.reason
+
+
+def value(tolerance, **more):
+    return [{"kind": "value", "tolerance": tolerance, "reason": "…", **more}]
+
+
+WRONG = [{"kind": "order", "pairs": [["|layernorm", "|rmsnorm"]], "reason": "…"}]
+ALONE = {"layernorm": 0.51}  # three seeds 0.01 apart: the interval of one further run is 0.0497 wide on each side
+
+
+@pytest.mark.parametrize(
+    ("published", "change", "verdict"),
+    [
+        ({**RIGHT, "dyt": 0.5}, {}, "undecided"),  # it has no runs
+        ({"layernorm": 2.28, "rmsnorm": 2.0}, {"direction": ORDER}, "direction only"),
+        ({"layernorm": 2.28, "rmsnorm": 2.0}, {"direction": ORDER + WRONG}, "contradicted"),
+        ({"layernorm": 2.28, "rmsnorm": 2.0}, {"direction": ORDER, "seeds": 4}, "undecided"),
+        (RIGHT, {"predicates": ORDER, "seeds": 4}, "undecided"),
+        (ALONE, {"predicates": value(0.05)}, "reproduced"),
+        (ALONE, {"predicates": value(0.05, relative=True)}, "undecided"),  # half of it, in nats
+        ({"layernorm": 0.2}, {"predicates": value(0.1)}, "contradicted"),
+        ({"layernorm": 0.2}, {"predicates": value(0.1, above=1.0)}, "reproduced"),
+    ],
+)
+def test_what_a_verdict_hangs_on(evidence, published, change, verdict):
+    columns = {norm: {"model.norm": norm} for norm in (*ENDS, "dyt")}
+    way = [{"by": "final_loss", "base": {"study": "toy"}, "columns": columns}]
+    judged = judge(claim(published, measured=way, **change), evidence)
+    assert judged.verdict == verdict, judged.reason
+
+
+@pytest.mark.parametrize(
+    ("predicates", "half"),
+    [(value(0.1), 4.303 * 0.01 * (4 / 3) ** 0.5), (value(0.1, single=False), 4.303 * 0.01 / 3**0.5)],
+)
+def test_the_interval_that_is_told_is_the_one_that_was_judged(evidence, predicates, half):
+    (cell,) = judge(claim(ALONE, predicates=predicates), evidence).cells
+    assert (cell.low, cell.high) == (pytest.approx(0.51 - half), pytest.approx(0.51 + half))
+
+
+def test_what_is_said_of_any_run_has_no_interval(evidence):
+    said = [{"kind": "bound", "at_most": 1.0, "each": True, "reason": "…"}]
+    (cell,) = judge(claim(ALONE, predicates=said), evidence).cells
+    assert cell.verdict == "reproduced" and cell.low is None and cell.high is None
+
+
+@pytest.mark.parametrize(("n", "text"), [(6, "0: 1; 1: 1; 2: 1; 3: 1; 4: 1; 5: 1"), (7, "table of 7 cells")])
+def test_a_table_of_many_cells_is_counted(evidence, n, text):
+    later = claim({str(i): 1 for i in range(n)}, predicates=(), not_run="later")
+    assert judge(later, evidence).published == text

@@ -3,7 +3,7 @@
     python scripts/check_gpu.py [--json FILE] [--steps N]
 
 1. agreement: a few lanes of three structures for 100 steps on both devices, in float64 (relative 1e-8: only the order
-   of sums differs) and in float32 (0.01 nats: training enlarges roundings).
+   of sums differs) and in float32 (0.001 nats), at rates at which training does not enlarge roundings.
 2. company: two of these lanes alone and the same among 24 others, to the same tolerances. Not bit for bit as on the
    CPU: for other sizes the GPU's libraries choose other kernels, which sum in another order.
 3. capture: the same lanes with the step called from Python and replayed from a CUDA graph, under deterministic
@@ -39,7 +39,7 @@ from normlab.train.program import Eager, Program
 from normlab.train.stack import Stack
 
 CHECK_STEPS, NAIVE_STEPS, COMPANY = 100, 100, 24
-TOLERANCES = {"float64": 1e-8, "float32": 0.01}
+TOLERANCES = {"float64": 1e-8, "float32": 1e-3}
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 STRUCTURES = (("pre", 12, "layernorm"), ("post", 12, "layernorm"), ("pre", 20, "none"))
 NETS = tuple(itertools.product(("post", "pre"), (12, 30)))
@@ -52,9 +52,12 @@ def spec(placement: str, depth: int, norm: str, lr: float, seed: int, **train: A
 
 
 def lanes(structure: tuple[str, int, str], precision: str) -> list[RunSpec]:
-    """Three calm lanes, and one that becomes non-finite where nothing is normalised."""
+    """Three calm lanes, and one that becomes non-finite where nothing is normalised.
+
+    Calm: at these rates 100 steps do not enlarge a rounding. At 3e-3 (1e-3 without norm) they do, without end: two
+    orders of the same sum on one CPU end 0.15 nats apart, in float64 too."""
     train: dict[str, Any] = {"steps": CHECK_STEPS, "eval_every": 50, "precision": precision}
-    rates = (1e-4, 3e-4, 1e-3, 1e30 if structure[2] == "none" else 3e-3)
+    rates = (1e-4, 2e-4, 3e-4, 1e30 if structure[2] == "none" else 1e-3)
     return [spec(*structure, lr, seed, **train) for seed, lr in enumerate(rates)]
 
 

@@ -81,6 +81,8 @@ def _check_names(folders: Sequence[Path], out: Path) -> None:
             raise Refused(f"merge: {first} and {folder} are the same folder")
     if out.resolve() in seen:
         raise Refused(f"-o {out}: one of the folders to join; expected another one, new or empty")
+    if around := next((folder for real, folder in seen.items() if real in out.resolve().parents), None):
+        raise Refused(f"-o {out}: lies inside {around}, one of the folders to join; expected one outside of them")
 
 
 def read_source(folder: Path) -> Source:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from normlab.config.plan import PlannedRun, cost_of, structure_of
 
-MAX_LANES = 3  # on a core with 2 MiB of L2 a run-step takes longer again from 4 lanes on
+MAX_LANES = 3  # on a core with 2 MiB of L2 more lanes gain little, and smaller stacks share out better among workers
 # Share of a single run's cost that a stack pays once, however many lanes it has (Python and small kernels).
 SHARED_COST = 0.5
 

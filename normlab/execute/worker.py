@@ -167,7 +167,8 @@ def crashed(error: Exception, setup: Setup) -> Crashed:
 
 def summary(error: BaseException) -> str:
     """An error in one line."""
-    return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def with_facts(record: RunRecord, facts: Mapping[str, Any]) -> RunRecord:

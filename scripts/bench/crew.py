@@ -101,7 +101,7 @@ def serve(pipe: Connection, as_worker: bool, limit: int | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
-    from normlab.execute.worker import keep_freed_memory
+    from normlab.execute.worker import keep_freed_memory, summary
 
     if limit:
         torch.set_num_threads(limit)
@@ -114,8 +114,7 @@ def serve(pipe: Connection, as_worker: bool, limit: int | None) -> None:
             try:
                 answer = function(member, *arguments)
             except Exception as error:
-                lines = traceback.format_exception_only(error)[-1].strip().splitlines()
-                answer = Failure(lines[0], traceback.format_exc())
+                answer = Failure(summary(error), traceback.format_exc())
             pipe.send(answer)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass

@@ -35,6 +35,7 @@ class Sizes:
     depth_rounds: int
     sweeps: tuple[int, int, int]  # numbers of runs
     sweep_steps: int
+    sweep_tries: int
     overhead_rounds: int
     starts: int
     jobs: int | None = None  # workers of a sweep; None: what normlab takes
@@ -65,8 +66,9 @@ FULL = Sizes(
     lanes=(1, 2, 3, 4, 6, 8),
     depths=(6, 12, 20, 30, 48),
     depth_rounds=3,
-    sweeps=(10, 100, 300),
+    sweeps=(30, 150, 450),
     sweep_steps=20,
+    sweep_tries=2,
     overhead_rounds=10,
     starts=3,
 )
@@ -80,6 +82,7 @@ QUICK = Sizes(
     depth_rounds=2,
     sweeps=(1, 3, 9),
     sweep_steps=4,
+    sweep_tries=1,
     overhead_rounds=2,
     starts=1,
     jobs=1,

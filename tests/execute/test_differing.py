@@ -1,4 +1,4 @@
-"""What is told of circumstances that differ, and of how a child ended."""
+"""What is told of circumstances that differ, and of how a child or a stack ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from normlab.execute.children import death
 from normlab.execute.manifest import differing
+from normlab.execute.worker import summary
 
 HERE = {"commit": "c0ffee", "dirty": False, "device": "cpu", "threads": 1, "torch": "2.13", "normlab": "0.1"}
 
@@ -36,10 +37,17 @@ def test_circumstances_that_move_last_digits_are_told(
     assert differing({**HERE, **old}, {**HERE, **new}) == told
 
 
-def test_what_an_old_manifest_does_not_say_is_not_told() -> None:
-    assert differing({"commit": "c0ffee"}, HERE) == []
+def test_what_one_manifest_does_not_say_is_told_either_way() -> None:
+    less = {key: value for key, value in HERE.items() if key != "torch"}
+    assert differing(less, HERE) == ["torch not told -> 2.13"] and differing(HERE, less) == ["torch 2.13 -> not told"]
 
 
 @pytest.mark.parametrize(("code", "words"), [(-9, "signal 9"), (0, "exit code 0"), (3, "exit code 3")])
 def test_the_end_of_a_child_in_words(code: int, words: str) -> None:
     assert death(code) == f"died ({words})"
+
+
+def test_an_error_in_one_line() -> None:
+    error = ValueError("\nthe reason\nand more")
+    error.add_note("While running node X")
+    assert summary(error) == "ValueError: the reason" and summary(RuntimeError()) == "RuntimeError"

@@ -183,6 +183,8 @@ def test_what_is_no_input_and_what_is_no_output(here: Path) -> None:
     assert refused(here, "one") == "merge: expected two results folders or more"
     assert "are the same folder" in refused(here, "one two one")
     assert refused(here, out="two") == "-o two: one of the folders to join; expected another one, new or empty"
+    inside = "-o one/all: lies inside one, one of the folders to join; expected one outside of them"
+    assert refused(here, out="one/all") == inside
     assert refused(here, out="whole") == "-o whole: expected a folder that is new or empty"
     assert "none: does not exist" in refused(here, "one none")
     (here / "stray").mkdir()

@@ -8,8 +8,8 @@ alone; 4 stacks of S runs on all cores, the best S; 5 the same with the blocks c
 
 Every row is measured in every round, in processes that stay; steps of all processes are counted in the same window.
 Only training steps are timed, in all rows. Row 1 ignores OMP_NUM_THREADS and the like; its process and those of row 2
-are plain, those of rows 3-5 keep freed memory as normlab's workers do. About 5 minutes on two cores that are idle.
-Then: what torch's own kernels of a step take by themselves, the floor of rows 3 and 4; memory by S, time against depth
+are plain, those of rows 3-5 keep freed memory as normlab's workers do. About 6 minutes on two cores that are idle.
+Then: what torch's own kernels of a step take by themselves, bounds of rows 3 and 4; memory by S, time against depth
 and number of runs, where a run's time goes, start-up; --long adds a sweep of 1000 runs whose memory is watched (10 to
 15 minutes more). Exit code 1 if a part could not be measured.
 """

@@ -1,9 +1,9 @@
-"""What a step would cost if it were torch's own kernels and nothing else: a floor for stacks that are not compiled."""
+"""What a step would cost if it were torch's own kernels and nothing else: bounds for stacks that are not compiled."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,42 +25,64 @@ TRIES = 3
 
 
 def floor(crew: Crew, sizes: Sizes, say: Say) -> dict[str, Any]:
-    """Milliseconds of a run-step by kind of kernel, summed over its kernels, each called again and again on buffers of
-    one lane that stay in the cache: no backward graph, nothing from memory, no Python between two of them. With
-    `share_of_gemm_peak`, the share of the same core's matrix product that such a step would reach, and
-    `products_share`, that of its products alone."""
+    """Milliseconds of a run-step by kind of kernel, summed over its kernels, each called again and again by itself: no
+    backward graph, no Python between two of them. `hot` is on buffers of one lane that stay in the cache, `cold` on
+    those of all layers in turn, as in a step. With `share_of_gemm_peak`, the share of the same core's matrix product
+    that such a step would reach, and `products_share`, that of its products alone."""
     say("a step's kernels by themselves")
     (rounds,) = crew.call(timed_kernels, sizes.spec, sizes.gemm, sizes.overhead_rounds, members=1)
-    flops, kinds = run_step_flops(sizes.spec), [kind for kind in rounds[0] if kind != "peak"]
-    whole = [sum(each[kind] for kind in kinds) for each in rounds]
+    return {name: shares([(each[name], each["peak"]) for each in rounds], sizes.spec) for name in ("hot", "cold")}
+
+
+def shares(rounds: Sequence[tuple[dict[str, float], float]], spec: RunSpec) -> dict[str, Any]:
+    """Of seconds by kind, and the operations a second of the large product, of each round."""
+    flops, kinds = run_step_flops(spec), list(rounds[0][0])
+    whole = [sum(seconds.values()) for seconds, _ in rounds]
     return {
-        "ms": {kind: summary([1e3 * each[kind] for each in rounds]) for kind in kinds},
+        "ms": {kind: summary([1e3 * seconds[kind] for seconds, _ in rounds]) for kind in kinds},
         "ms_a_run_step": summary([1e3 * seconds for seconds in whole]),
-        "share_of_gemm_peak": summary([flops / t / each["peak"] for t, each in zip(whole, rounds, strict=True)]),
-        "products_share": summary([flops / each["products"] / each["peak"] for each in rounds]),
+        "share_of_gemm_peak": summary([flops / t / peak for t, (_, peak) in zip(whole, rounds, strict=True)]),
+        "products_share": summary([flops / seconds["products"] / peak for seconds, peak in rounds]),
     }
 
 
-def timed_kernels(member: Member, spec: RunSpec, gemm: int, rounds: int) -> list[dict[str, float]]:
-    """Seconds of a run-step by kind, and `peak`, operations a second of the large product; a dict a round."""
-    square, kinds = Gemm(gemm), {"products": products(spec), "gelu": gelu(spec), "norms": norms(spec)}
-    kinds["rest"] = rest(spec)
-    found = []
-    for _ in range(rounds):
-        each = {kind: sum(n * fastest(call) for n, call in kernels.values()) for kind, kernels in kinds.items()}
-        found.append(each | {"peak": gemm_flops(gemm) / fastest(square.step, 2)})
-    return found
+def timed_kernels(member: Member, spec: RunSpec, gemm: int, rounds: int) -> list[dict[str, Any]]:
+    """Seconds of a run-step by kind, `hot` and `cold`, and `peak`, operations a second of the large product; a dict a
+    round."""
+    layers, square = [kernels_of(spec) for _ in range(spec.model.depth)], Gemm(gemm)
+    return [
+        {
+            "hot": seconds_of(layers[:1]),
+            "cold": seconds_of(layers),
+            "peak": gemm_flops(gemm) / fastest([square.step], 2),
+        }
+        for _ in range(rounds)
+    ]
 
 
-def fastest(call: Callable[[], Any], repeats: int = REPEATS) -> float:
-    """Seconds of one call."""
-    call()
+def kernels_of(spec: RunSpec) -> dict[str, Kernels]:
+    """All kernels of a step on buffers of their own, by kind."""
+    return {"products": products(spec), "gelu": gelu(spec), "norms": norms(spec), "rest": rest(spec)}
+
+
+def seconds_of(layers: Sequence[dict[str, Kernels]]) -> dict[str, float]:
+    """Seconds of a run-step by kind, each kernel called on the buffers of one layer after the other."""
+    return {
+        kind: sum(n * fastest([layer[kind][name][1] for layer in layers]) for name, (n, _) in kernels.items())
+        for kind, kernels in layers[0].items()
+    }
+
+
+def fastest(calls: Sequence[Callable[[], Any]], repeats: int = REPEATS) -> float:
+    """Seconds of one call, the calls made in turn."""
+    turns = max(1, repeats // len(calls))
     best = float("inf")
-    for _ in range(TRIES):
+    for _ in range(1 + TRIES):  # The first warms up.
         began = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        best = min(best, (time.perf_counter() - began) / repeats)
+        for _ in range(turns):
+            for call in calls:
+                call()
+        best = min(best, (time.perf_counter() - began) / (turns * len(calls)))
     return best
 
 

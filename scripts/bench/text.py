@@ -86,10 +86,16 @@ def compile_line(compiled: Mapping[str, Any]) -> str:
 
 def floor_text(result: Mapping[str, Any]) -> Iterator[str]:
     found = result["floor"]
-    yield "torch's own kernels of a run-step, each by itself on buffers that stay in the cache, one core, ms"
-    yield from aligned([[*found["ms"], "in all"], [*map(spread, found["ms"].values()), spread(found["ms_a_run_step"])]])
-    share, products = (spread(found[name], 100) for name in ("share_of_gemm_peak", "products_share"))
-    yield f"share of the core's matrix product: {share} %; of the products alone: {products} %"
+    yield "torch's own kernels of a run-step, each by itself, one core, ms"
+    head = ["buffers", *found["hot"]["ms"], "in all", "% of peak", "products alone, %"]
+    names = {"hot": "of one layer, in the cache", "cold": "of all layers in turn"}
+    yield from aligned([head, *([title, *floor_cells(found[name])] for name, title in names.items())])
+
+
+def floor_cells(found: Mapping[str, Any]) -> list[str]:
+    """Times by kind and in all, and the two shares."""
+    times = [spread(each) for each in (*found["ms"].values(), found["ms_a_run_step"])]
+    return [*times, *(spread(found[name], 100) for name in ("share_of_gemm_peak", "products_share"))]
 
 
 def memory_text(result: Mapping[str, Any]) -> Iterator[str]:

@@ -76,7 +76,7 @@ def test_the_kernels_of_the_floor_are_those_of_a_step(net: str, monkeypatch: pyt
     assert counted == run_step_flops(spec) + 2 * spec.model.depth * 2 * 3 * spec.task.length**2 * spec.model.width
     updated = []
     monkeypatch.setattr(torch, "_fused_adam_", lambda parameters, *_, **__: updated.extend(parameters))
-    kernels.rest(spec)["adam"][1]()
+    kernels.rest(spec)["optimiser"][1]()
     assert sum(x.numel() for x in updated) == Stack([spec]).params_SP.numel()
 
 

@@ -17,6 +17,7 @@ from normlab.config.schema import RunSpec
 from normlab.model.decoder import Decoder
 from normlab.model.mixers import running_mean
 from normlab.studies.speed_clock import summary
+from normlab.train.optim import OPTIMIZERS
 
 Say = Callable[[str], None]
 Kernels = Mapping[str, tuple[int, Callable[[], Any]]]
@@ -136,14 +137,16 @@ def norms(spec: RunSpec) -> Kernels:
 
 
 def rest(spec: RunSpec) -> Kernels:
-    """Sums of the stream and of its gradient at each sublayer, gradients of the biases, embedding, loss and Adam."""
+    """Sums of the stream and of its gradient at each sublayer, gradients of the biases, embedding, loss, optimiser."""
     m, depth = spec.model, spec.model.depth
     x, y, out, hidden = *(tokens(spec, m.width) for _ in range(3)), tokens(spec, m.hidden)
     logits, targets = tokens(spec, spec.task.vocab)[0], torch.zeros(x.shape[1], dtype=torch.long)
     table, rows = torch.randn(spec.task.vocab, m.width), torch.zeros(x.shape[1], dtype=torch.long)
     log_p, aten = torch.log_softmax(logits, 1), torch.ops.aten
     size = sum(parameter.numel() for parameter in Decoder(spec).parameters())
-    (param, grad, mean, square), late = ([torch.zeros(size)] for _ in range(4)), [torch.tensor(1e9)]
+    param_SP, grad_SP = (torch.zeros(1, size) for _ in range(2))
+    optimizer, rate_S1 = OPTIMIZERS[spec.optim.name]([spec.optim], param_SP), torch.full((1, 1), spec.optim.lr)
+    corrections_2 = torch.tensor(optimizer.corrections(1))
     return {
         "sums": (4 * depth, lambda: torch.add(x, y, out=out)),
         "bias, width": (2 * depth, lambda: x.sum(1)),
@@ -153,17 +156,8 @@ def rest(spec: RunSpec) -> Kernels:
         "log p": (1, lambda: torch.log_softmax(logits, 1)),
         "loss": (1, lambda: torch.nn.functional.nll_loss(log_p, targets)),
         "its gradient by logits": (1, lambda: aten._log_softmax_backward_data(logits, log_p, 1, torch.float32)),
-        "adam": (1, lambda: fused_adam(param, grad, mean, square, late)),
+        "optimiser": (1, lambda: optimizer.update(param_SP, grad_SP, rate_S1, corrections_2)),
     }
-
-
-def fused_adam(*buffers: list[Tensor]) -> None:
-    """One update, as `normlab.train.optim.Adam` makes it."""
-    param, grad, mean, square, step = buffers
-    torch._fused_adam_(
-        param, grad, mean, square, [], step,
-        lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False,
-    )  # fmt: skip
 
 
 def tokens(spec: RunSpec, width: int) -> Tensor:

@@ -11,24 +11,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from normlab.catalogue import CATALOGUES
+from normlab.catalogue.entry import Unknown
 from normlab.config.errors import ConfigError
-from normlab.config.names import KNOWN
-from normlab.config.schema import Study
+from normlab.config.schema import NAMED, Study
 
 FORMAT = 1
 NAME = "manifest.json"
 REPRODUCTION = "reproduction"
 
-_NAMES = {
-    "model.norm": "norms",
-    "model.placement": "placements",
-    "model.mixer": "mixers",
-    "model.init": "inits",
-    "task.name": "tasks",
-    "optim.name": "optimizers",
-    "optim.schedule": "schedules",
-    "train.precision": "precisions",
-}
 _RUN = {"id": str, "label": str, "cell": dict, "seed": int}
 _PARTS = {"plugins": dict, "sessions": list, "files": dict, "curves": str, "command": str}
 
@@ -100,7 +91,7 @@ _JSON = {dict: "an object", list: "a list", str: "a text"}
 def read_study(root: Path, manifest: Mapping[str, Any]) -> Study:
     """The study of a manifest that `read_manifest` read; ResultsError if it is none of this version."""
     try:
-        with names_of_plugins(manifest["study"]):
+        with names_of_plugins(manifest):
             study = Study.model_validate_json(json.dumps(manifest["study"]))
     except (ValidationError, TypeError, KeyError, AttributeError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
@@ -113,24 +104,33 @@ def read_study(root: Path, manifest: Mapping[str, Any]) -> Study:
 
 
 @contextmanager
-def names_of_plugins(study: Mapping[str, Any]) -> Iterator[None]:
-    """Let a study (as its manifest dumps it) use the names that its plugins registered: they were legal when it ran,
-    and reading results must not import the plugins (and torch with them)."""
+def names_of_plugins(manifest: Mapping[str, Any]) -> Iterator[None]:
+    """Let the study of a manifest use the entries that its plugins registered: they were legal when it ran, and reading
+    results must not import the plugins (and torch with them). Their titles and versions stand in the manifest."""
     added = []
-    for kind, name in _names_used(study) if study.get("plugins") else []:
-        if isinstance(name, str) and name not in KNOWN[kind]:
-            KNOWN[kind].append(name)
-            added.append((kind, name))
+    for kind, entries in (manifest.get("entries") or {}).items():
+        for name, facts in entries.items():
+            if kind in CATALOGUES and name not in CATALOGUES[kind]:
+                about = {"title": str(facts.get("title", "")), "version": facts.get("version", 1)}
+                CATALOGUES[kind][name] = type(name, (Unknown,), about)
+                added.append((kind, name))
     try:
         yield
     finally:
         for kind, name in added:
-            KNOWN[kind].remove(name)
+            del CATALOGUES[kind][name]
 
 
-def _names_used(study: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for field, kind in _NAMES.items():
-        section, leaf = field.split(".")
-        yield kind, study["base"][section][leaf]
-        for axis in study["axes"]:
-            yield from ((kind, point["settings"][field]) for point in axis["points"] if field in point["settings"])
+def plugin_entries(study: Study) -> dict[str, dict[str, dict[str, Any]]]:
+    """Title and version of every entry of a user's module that the study names, by kind and name."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for path, kind in NAMED.items():
+        section, field = path.split(".")
+        named = [getattr(getattr(study.base, section), field)]
+        named += [point.settings[path] for axis in study.axes for point in axis.points if path in point.settings]
+        for name in named:
+            if name in CATALOGUES[kind].added:
+                entry = CATALOGUES[kind][name]
+                facts = {"title": CATALOGUES[kind].title(name), "version": getattr(entry, "version", 1)}
+                found.setdefault(kind, {})[name] = facts
+    return found

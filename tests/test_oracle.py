@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from normlab.config.names import KNOWN
+
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord
 from normlab.train.loop import train_stack

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from normlab.config.names import KNOWN
 
 from normlab.config.load import load_study
-from normlab.config.names import KNOWN
 from normlab.config.plan import expand
 from normlab.config.schema import RunSpec
 from normlab.model.norms import NORMS

@@ -41,7 +41,7 @@ class _Seen:
 
 def check_runs(report: Report, manifest: Mapping[str, Any], study: Study) -> None:
     """Check everything below `runs` and `failed`, and that the manifest plans what its study says."""
-    with names_of_plugins(manifest["study"]):
+    with names_of_plugins(manifest):
         try:
             plan = expand(study)
         except ConfigError as error:

@@ -12,9 +12,9 @@ from typing import Any
 import typer
 
 import normlab
+from normlab.catalogue.lists import suggest
 from normlab.cli import check, config, merge, read, reproduce, speed, studies, train
 from normlab.config.errors import ConfigError
-from normlab.config.names import suggest
 
 __all__ = ["app", "main"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import typer
 
+from normlab.catalogue.lists import suggest
 from normlab.cli.options import Quiet, Verbose
 from normlab.config.errors import ConfigError
 from normlab.config.load import find_config, load_study, shipped_configs, study_yaml
-from normlab.config.names import suggest
 
 KINDS = ("norms", "placements", "mixers", "tasks", "configs")
 

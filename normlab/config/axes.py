@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from normlab.config.fields import hint, read_field, run_fields
+from normlab.config.fields import hint, is_field, read_field
 from normlab.config.plan import cells, name_point
 from normlab.config.scalars import show
 from normlab.config.schema import Axis, Point, RunSpec
@@ -60,7 +60,7 @@ def _name_problem(name: str, values: Any) -> str | None:
     if name in ("seed", "seeds"):
         return "seeds are no axis: set 'seeds: 0-4' at the top of the study"
     if "." in name:
-        return None if name in run_fields() else f"no field of a run{hint(name)}"
+        return None if is_field(name) else f"no field of a run{hint(name)}"
     if name in _SECTIONS or not isinstance(values, dict):
         mend = f"; write 'axes: {{{name}.<field>: [...]}}'" if name in _SECTIONS else hint(name)
         return f"expected a dotted field, or a name over named variants{mend}"
@@ -93,7 +93,7 @@ def _variants(name: str, variants: dict[str, Any], source: Source) -> Iterable[P
             continue
         if not label.strip():
             source.report(source.place(path, key=True), f"{where}: expected a label")
-        unknown = [field for field in fields if field not in run_fields()]
+        unknown = [field for field in fields if not is_field(field)]
         for field in unknown:
             seeds = field in ("seed", "seeds")
             text = "seeds are set at the top of the study" if seeds else f"no field of a run{hint(field)}"

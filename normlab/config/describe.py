@@ -6,22 +6,11 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from normlab.config.fields import leaf_fields, run_fields
-from normlab.config.names import KNOWN
+from normlab.catalogue import CATALOGUES, Entry
+from normlab.config.fields import leaf_fields, option_fields, run_fields
 from normlab.config.scalars import show
-from normlab.config.schema import Outputs, Study, Thresholds
+from normlab.config.schema import NAMED, OPTIONS, Outputs, Study, Thresholds
 
-# Fields whose values are a closed set of names, and the kind that lists them.
-_NAMED = {
-    "task.name": "tasks",
-    "model.norm": "norms",
-    "model.placement": "placements",
-    "model.mixer": "mixers",
-    "model.init": "inits",
-    "optim.name": "optimizers",
-    "optim.schedule": "schedules",
-    "train.precision": "precisions",
-}
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
@@ -29,6 +18,7 @@ def field_table() -> str:
     """Every field of a config: dotted name, default, legal values, description; one a line, aligned."""
     rows = [("field", "default", "legal", "about")]
     rows += [_row(name, field) for name, field in run_fields().items()]
+    rows += [_option_row(name, readers) for name, readers in option_fields().items()]
     rows += [_row(f"thresholds.{name}", field) for name, field in leaf_fields(Thresholds).items()]
     rows += [_row(f"outputs.{name}", field) for name, field in leaf_fields(Outputs).items()]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -50,9 +40,16 @@ def _row(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
     return name, shown, _legal(name, field), field.description or ""
 
 
+def _option_row(name: str, readers: dict[str, FieldInfo]) -> tuple[str, str, str, str]:
+    """An option of several entries has the defaults of each."""
+    (_, _, legal, about), *_ = (_row(name, field) for field in readers.values())
+    defaults = dict.fromkeys(_row(name, field)[1] for field in readers.values())
+    return name, "|".join(defaults), legal, f"{', '.join(readers)}: {about}"
+
+
 def _legal(name: str, field: FieldInfo) -> str:
-    if name in _NAMED:
-        return "|".join(KNOWN[_NAMED[name]])
+    if name in NAMED:
+        return "|".join(CATALOGUES[NAMED[name]])
     kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)]
     if get_origin(field.annotation) is Literal:
         return "|".join(kinds)
@@ -74,14 +71,21 @@ def json_schema() -> dict[str, Any]:
     for name in ("Axis", "Point"):
         del definitions[name]
     del definitions["RunSpec"]["properties"]["seed"]
-    for dotted, kind in _NAMED.items():
+    for dotted, kind in NAMED.items():
         section, field = dotted.split(".")
-        definitions[f"{section.capitalize()}Spec"]["properties"][field]["enum"] = list(KNOWN[kind])
+        definitions[f"{section.capitalize()}Spec"]["properties"][field]["enum"] = list(CATALOGUES[kind])
+    for dotted, chooser in OPTIONS.items():
+        section, field = dotted.split(".")
+        entries = CATALOGUES[NAMED[chooser]].values()
+        options = {name: inner for entry in entries for name, inner in _options_schema(entry).items()}
+        shape = {"type": "object", "properties": options, "additionalProperties": False}
+        definitions[f"{section.capitalize()}Spec"]["properties"][field] = shape
     values = {"type": "array", "minItems": 1, "uniqueItems": True}
-    leaves = {"type": "object", "propertyNames": {"enum": list(run_fields())}}
+    fields = [*run_fields(), *option_fields()]
+    leaves = {"type": "object", "propertyNames": {"enum": fields}}
     properties["axes"] = {
         "type": "object",
-        "properties": dict.fromkeys(run_fields(), values),
+        "properties": dict.fromkeys(fields, values),
         "additionalProperties": {"type": "object", "minProperties": 1, "additionalProperties": leaves},
         "description": "dotted field: list of values; or name: {label: {dotted field: value}}",
     }
@@ -92,3 +96,7 @@ def json_schema() -> dict[str, Any]:
     }
     schema["required"] = ["question"]
     return schema
+
+
+def _options_schema(entry: type[Entry]) -> dict[str, Any]:
+    return entry.Options.model_json_schema(mode="validation").get("properties", {})

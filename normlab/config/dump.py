@@ -31,6 +31,8 @@ def _name(name: str) -> str:
 def _mapping(data: Mapping[str, Any], level: int) -> Iterator[str]:
     indent = "  " * level
     for key, value in data.items():
+        if value == {}:
+            continue
         if isinstance(value, Mapping):
             yield f"{indent}{key}:"
             yield from _mapping(value, level + 1)

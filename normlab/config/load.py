@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from normlab.catalogue.lists import suggest
 from normlab.config.axes import check_grid, read_axes
 from normlab.config.dump import diff_studies, study_yaml
 from normlab.config.errors import ConfigError
-from normlab.config.names import suggest
 from normlab.config.overrides import OVERRIDE_LINE, apply_overrides
 from normlab.config.plan import expand, grid_problem
 from normlab.config.plugins import load_plugins, plugin_file

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from normlab.catalogue.lists import suggest
 from normlab.config.errors import ConfigError
-from normlab.config.fields import hint, leaf_fields, run_fields
-from normlab.config.names import suggest
+from normlab.config.fields import hint, is_field, leaf_fields, option_fields, run_fields
 from normlab.config.scalars import show
 from normlab.config.schema import Outputs, Thresholds
 from normlab.config.source import Keys, Place, Source, parse
@@ -56,7 +56,7 @@ def _apply(source: Source, key: str, text: str, place: Place) -> None:
         _put(source, tuple(key.split(".")), values[0] if single else values, place)
     elif isinstance(axes.get(key), dict):
         _choose_variants(source, key, axes[key], text, place)
-    elif key in run_fields():
+    elif is_field(key):
         _set_field(source, key, _values(text), axes, place)
     else:
         raise ValueError(f"unknown key{_hint(key, [*sections, *axes, 'seeds', *_TEXTS, 'plugins'])}")
@@ -105,9 +105,9 @@ def _values(text: str) -> list[Any]:
 
 def _hint(key: str, others: list[str]) -> str:
     stripped = key.lstrip("+~").removeprefix("base.").removeprefix("axes.")
-    if stripped != key and (stripped in run_fields() or stripped in others):
+    if stripped != key and (is_field(stripped) or stripped in others):
         return f"; did you mean '{stripped}'?"
-    fields = [name for name in (*run_fields(), *others) if name.startswith(f"{key}.")]
+    fields = [name for name in (*run_fields(), *option_fields(), *others) if name.startswith(f"{key}.")]
     return f"; set its fields, as in {fields[0]}=..." if fields else hint(key, others)
 
 

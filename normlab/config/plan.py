@@ -72,7 +72,7 @@ def cells(base: RunSpec, axes: Sequence[Axis]) -> Iterator[tuple[tuple[Point, ..
     for points in product(*(axis.points for axis in axes)):
         settings = {name: value for point in points for name, value in point.settings.items()}
         try:
-            yield points, RunSpec.model_validate(set_fields(dumped, settings))
+            yield points, RunSpec.model_validate(set_fields(dumped, settings)).canonical()
         except ValidationError as error:
             yield points, error
 
@@ -100,7 +100,7 @@ def short_names(axes: Sequence[Axis]) -> dict[str, str]:
 
 def structure_of(spec: RunSpec) -> str:
     """Equal for two specs that may train as lanes of one stack: the spec as JSON, without LANE_FIELDS."""
-    data = spec.model_dump(mode="json")
+    data = spec.canonical().model_dump(mode="json")
     for name in LANE_FIELDS:
         *sections, field = name.split(".")
         node = data

@@ -11,10 +11,19 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializeAsAny,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from normlab import catalogue
+from normlab.catalogue import CATALOGUES, Options
+from normlab.catalogue.lists import suggest
 from normlab.config.errors import FieldError
-from normlab.config.names import check_name
 
 MAX_PARAMETERS = 2_000_000_000
 MAX_BATCH_VALUES = 4_000_000_000
@@ -28,14 +37,63 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 LANE_FIELDS = ("seed", "optim.lr", "optim.warmup", "optim.weight_decay", "optim.clip")
 
 
+# Part of every id: to be raised when a default changes its value, or a field its meaning.
+SCHEMA = 2
+
+# Fields that hold an entry's name, and the catalogue that it is looked up in.
+NAMED = {
+    "task.name": "tasks",
+    "model.norm": "norms",
+    "model.placement": "placements",
+    "model.mixer": "mixers",
+    "model.init": "inits",
+    "optim.name": "optimizers",
+    "optim.schedule": "schedules",
+}
+# Fields that hold the options of an entry, and the field that names the entry.
+OPTIONS = {
+    "task.options": "task.name",
+    "model.norm_options": "model.norm",
+    "model.placement_options": "model.placement",
+    "model.mixer_options": "model.mixer",
+    "model.init_options": "model.init",
+    "optim.options": "optim.name",
+}
+
+
 def _named(kind: str, *also: str) -> Any:
-    return AfterValidator(lambda name: check_name(kind, name, also))
+    return AfterValidator(lambda name: CATALOGUES[kind].check(name, also))
 
 
-class Node(BaseModel):
-    """Base of every node of the tree: frozen, strict, no extra keys, no NaN or infinity."""
+def _options(of: str) -> Any:
+    return Field(None, validate_default=True, description=f"options of the {of}; `normlab list {of}s` shows them")
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+class Node(catalogue.Node):
+    """Base of every node of the tree; some of its fields are read by some of the entries that it names only."""
+
+    @classmethod
+    def _read_options(cls, chooser: str, kind: str, value: Any, info: ValidationInfo) -> Any:
+        """The options of the entry that the field `chooser` names, from what was given (or from those of another
+        entry, of which the ones that were set count)."""
+        name = info.data.get(chooser)
+        if name is None:
+            return Options()  # The name is wrong, which has been found already.
+        options = CATALOGUES[kind][name].Options
+        if isinstance(value, Options) and not isinstance(value, options):
+            value = value.model_dump()
+        if not isinstance(value, dict):
+            return options() if value is None else value
+        known = list(options.model_fields)
+        for key in value:
+            if key not in known and options.model_config.get("extra") != "allow":
+                readers = [other for other, entry in CATALOGUES[kind].items() if key in entry.Options.model_fields]
+                of = CATALOGUES[kind].singular
+                if readers:
+                    raise FieldError(f"is read by {' and '.join(readers)} only, not by {of} '{name}': remove it", key)
+                knows = f"; known: {', '.join(known)}" if known else "; it has none"
+                raise FieldError(f"{of} '{name}' has no such option{suggest(str(key), known) or knows}", key)
+        return options.model_validate(value)
 
     def _only_for(self, user: str, used: dict[str, tuple[str, ...]], chooser: str = "name") -> None:
         """Refuse a non-default value in a field that `user` (the name in field `chooser`) does not read."""
@@ -60,6 +118,12 @@ class TaskSpec(Node):
     train_size: int | None = Field(None, ge=1, le=10_000_000, description="sequences to train on; null: fresh ones")
     val_size: int = Field(512, ge=1, le=1_000_000, description="sequences in the fixed validation set")
     loss_on: Literal["all", "last"] = Field("all", description="positions that count in the loss")
+    options: SerializeAsAny[Options] = _options("task")
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _check_options(cls, value: Any, info: ValidationInfo) -> Any:
+        return cls._read_options("name", "tasks", value, info)
 
     @model_validator(mode="after")
     def _check(self) -> TaskSpec:
@@ -73,6 +137,12 @@ class TaskSpec(Node):
         return self
 
 
+class RampSpec(Node):
+    """Residual branches that grow in: a_l(t) = min(t / T_l, 1) on every branch of block l, T_l = warmup * l / depth."""
+
+    warmup: int | None = Field(None, ge=1, le=10_000_000, description="steps until all branches are whole; null: none")
+
+
 class ModelSpec(Node):
     """The decoder: embedding, `depth` blocks of mixer and feed-forward, final norm, head without bias."""
 
@@ -80,24 +150,44 @@ class ModelSpec(Node):
     width: int = Field(64, ge=1, le=16_384, description="width D of the residual stream")
     hidden: int = Field(128, ge=1, le=65_536, description="width F inside the feed-forward")
     norm: Annotated[str, _named("norms")] = Field("layernorm", description="norm of every block")
+    norm_options: SerializeAsAny[Options] = _options("norm")
     placement: Annotated[str, _named("placements")] = Field("pre", description="where the norm stands in a block")
+    placement_options: SerializeAsAny[Options] = _options("placement")
+    residual_ramp: RampSpec = RampSpec()
     mixer: Annotated[str, _named("mixers")] = Field("mean", description="what moves between tokens")
+    mixer_options: SerializeAsAny[Options] = _options("mixer")
     init: Annotated[str, _named("inits")] = Field("small_normal", description="start values of the weights")
-    init_std: float = Field(0.02, gt=0, le=1e30, description="small_normal: standard deviation of every weight")
-    final_norm: Literal["auto", "layernorm", "same", "none"] = Field("auto", description="auto: layernorm for pre")
-    norm_eps: float | None = Field(
-        None, ge=0, le=1e30, description="null: the norm's own (layernorm 1e-5, rmsnorm 1e-6)"
+    init_options: SerializeAsAny[Options] = _options("init")
+    final_norm: Annotated[str, _named("norms", "auto", "same")] = Field(
+        "auto", description="auto: as placement and norm say; same: that of the blocks; or a norm's name"
     )
-    dyt_alpha: float = Field(0.5, gt=0, le=1e6, description="dyt: start value of alpha")
+
+    @field_validator("norm_options", "placement_options", "mixer_options", "init_options", mode="before")
+    @classmethod
+    def _check_options(cls, value: Any, info: ValidationInfo) -> Any:
+        chooser = (info.field_name or "").removesuffix("_options")
+        return cls._read_options(chooser, NAMED[f"model.{chooser}"], value, info)
 
     @model_validator(mode="after")
     def _check(self) -> ModelSpec:
-        self._only_for(self.init, {"init_std": ("small_normal",)}, "init")
-        if self.norm != "dyt" and self.dyt_alpha != 0.5:
-            raise FieldError(f"is read by dyt only, not by '{self.norm}': remove it", "dyt_alpha", "norm")
-        if self.norm in ("none", "dyt") and self.norm_eps is not None:
-            raise FieldError(f"is not read by norm '{self.norm}': remove it", "norm_eps", "norm")
+        for chooser, entry in self.entries().items():
+            if reason := entry.refusal(self):
+                others = [other for other in ("norm", "placement", "mixer", "init") if other != chooser]
+                raise FieldError(f"{chooser} '{getattr(self, chooser)}' {reason}", chooser, *others)
+        if self.residual_ramp.warmup is not None and not self.entries()["placement"].ramped:
+            what = f"placement '{self.placement}' has no residual sum that could be ramped: remove it"
+            raise FieldError(what, "residual_ramp.warmup", "placement")
         return self
+
+    def entries(self) -> dict[str, Any]:
+        """The class of the net's norm, placement, mixer and init, by the field that names it."""
+        choosers = ("norm", "placement", "mixer", "init")
+        return {chooser: CATALOGUES[NAMED[f"model.{chooser}"]][getattr(self, chooser)] for chooser in choosers}
+
+    def unusual(self) -> list[str]:
+        """What is unusual about this net, a clause each."""
+        found = {chooser: entry.unusual(self) for chooser, entry in self.entries().items()}
+        return [f"{chooser} '{getattr(self, chooser)}' {reason}" for chooser, reason in found.items() if reason]
 
 
 class OptimSpec(Node):
@@ -113,6 +203,12 @@ class OptimSpec(Node):
     warmup: int = Field(0, ge=0, description="steps of linear warm-up")
     schedule: Annotated[str, _named("schedules")] = Field("constant", description="what follows the warm-up")
     clip: float | None = Field(None, gt=0, description="largest gradient norm (L2, whole net); null: no clipping")
+    options: SerializeAsAny[Options] = _options("optimizer")
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _check_options(cls, value: Any, info: ValidationInfo) -> Any:
+        return cls._read_options("name", "optimizers", value, info)
 
     @model_validator(mode="after")
     def _check(self) -> OptimSpec:
@@ -127,7 +223,9 @@ class TrainSpec(Node):
     steps: int = Field(3_000, ge=1, le=10_000_000, description="updates of the weights")
     batch: int = Field(32, ge=1, le=1_000_000, description="sequences a step")
     eval_every: int = Field(100, ge=1, description="steps between evaluations; step 0 and the last always count")
-    precision: Annotated[str, _named("precisions")] = Field("float32", description="of the matrix products")
+    precision: Literal["float32", "float64", "bfloat16", "float16"] = Field(
+        "float32", description="of the matrix products"
+    )
     low_stream: bool = Field(False, description="keep the residual stream in the low precision too")
     loss_scale: float = Field(1.0, gt=0, description="static factor on the loss before the backward pass")
 
@@ -179,9 +277,41 @@ class RunSpec(Node):
 
     @property
     def id(self) -> str:
-        """Twelve hexadecimal digits of the SHA-256 of the canonical JSON of the spec."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """Twelve hexadecimal digits of the SHA-256 of the canonical JSON of what the run asks: the fields that differ
+        from their defaults, the number of the schema, and the versions of its entries that are not 1."""
+        asked = {**_changed(self), "schema": SCHEMA}
+        entries = self.model.entries() | {"task": catalogue.TASKS[self.task.name]}
+        entries |= {"optimizer": catalogue.OPTIMIZERS[self.optim.name]}
+        versions = {of: entry.version for of, entry in entries.items()}
+        if raised := {of: version for of, version in versions.items() if version != 1}:
+            asked["versions"] = raised
+        canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def canonical(self) -> RunSpec:
+        """The same run, with only those options marked as set that differ from their defaults: equal questions have
+        equal dumps."""
+        changed: dict[str, dict[str, Options]] = {}
+        for path in OPTIONS:
+            section, field = path.split(".")
+            changed.setdefault(section, {})[field] = getattr(getattr(self, section), field).changed()
+        return self.model_copy(
+            update={name: getattr(self, name).model_copy(update=fields) for name, fields in changed.items()}
+        )
+
+
+def _changed(node: catalogue.Node) -> dict[str, Any]:
+    """The fields of a node that differ from their defaults, as JSON values."""
+    if isinstance(node, Options):
+        return node.changed().model_dump(mode="json")
+    found: dict[str, Any] = {}
+    for name, field in type(node).model_fields.items():
+        value = getattr(node, name)
+        if isinstance(value, catalogue.Node):
+            found |= {name: inner} if (inner := _changed(value)) else {}
+        elif value != field.default:
+            found[name] = value
+    return found
 
 
 class Thresholds(Node):

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from normlab.catalogue.lists import suggest
 from normlab.config.errors import FieldError
 from normlab.config.fields import hint
-from normlab.config.names import suggest
 from normlab.config.scalars import read_scalar, show
 from normlab.config.source import Keys, Source, Unread, describe, dotted
 

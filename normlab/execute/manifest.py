@@ -19,7 +19,7 @@ from normlab.config.plan import PlannedRun
 from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study
 from normlab.execute.lease import changing_manifest
-from normlab.manifests import FORMAT, NAME, ResultsError, find_manifest, read_object
+from normlab.manifests import FORMAT, NAME, ResultsError, find_manifest, plugin_entries, read_object
 from normlab.store import run_hashes, strict_json, write_file
 
 # Circumstances that may change the last digits of a result; they are told, not refused.
@@ -42,7 +42,9 @@ def plan_facts(study: Study, plan: Sequence[PlannedRun], command: str) -> dict[s
     runs = [{"id": run.id, "label": run.label, "cell": run.cell, "seed": run.spec.seed} for run in plan]
     facts = {"format": FORMAT, "study": study.model_dump(mode="json"), "command": command, "runs": runs}
     facts |= config_facts(study)
-    return facts | ({"plugins": plugin_digests(study.plugins)} if study.plugins else {})
+    if study.plugins:
+        facts |= {"plugins": plugin_digests(study.plugins), "entries": plugin_entries(study)}
+    return facts
 
 
 def config_facts(study: Study) -> dict[str, Any]:

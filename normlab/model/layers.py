@@ -29,7 +29,11 @@ def lanewise(function: Callable[[Tensor], Tensor], x_SBTD: Tensor) -> Tensor:
 
 class Leaf(nn.Module):
     """A layer whose parameters carry the axis S. `plain()` makes its one-lane counterpart from torch, so that a lane
-    starts from the very draws of the textbook module; `load` copies such a module into one lane."""
+    starts from the very draws of the textbook module; `load` copies such a module into one lane. The net's init draws
+    by the leaf's `role`; `gain` is the placement's factor on what it draws."""
+
+    role = ""
+    gain = 1.0
 
     def plain(self) -> nn.Module:
         raise AssertionError("every leaf that draws weights defines plain()")
@@ -66,9 +70,17 @@ class Linear(Leaf):
     With `low` set, the product runs in that dtype and its result returns in the dtype of the input.
     """
 
-    def __init__(self, fan_in: int, fan_out: int, bias: bool = True, lanes: int = 1, low: torch.dtype | None = None):
+    def __init__(
+        self,
+        fan_in: int,
+        fan_out: int,
+        bias: bool = True,
+        lanes: int = 1,
+        low: torch.dtype | None = None,
+        role: str = "head",
+    ) -> None:
         super().__init__()
-        self.low = low
+        self.low, self.role = low, role
         self.weight = nn.Parameter(torch.empty(lanes, fan_in, fan_out))
         self.bias = nn.Parameter(torch.empty(lanes, 1, fan_out)) if bias else None
 
@@ -91,6 +103,8 @@ class Linear(Leaf):
 
 class Embedding(Leaf):
     """Look up one row of `weight` (S, V, D) a token; each lane has its own table."""
+
+    role = "embedding"
 
     def __init__(self, vocab: int, width: int, lanes: int = 1) -> None:
         super().__init__()

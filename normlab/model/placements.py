@@ -1,49 +1,88 @@
-"""Placements: where the norm stands relative to the residual sum. The equation is `forward`.
-
-To add a placement: write the class here (or in a plugin) and add it to PLACEMENTS.
-"""
+"""Placements: where the norm stands relative to the residual sum. The equation is `forward`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import Tensor
+from normlab.catalogue import PLACEMENTS, Field, Options
+from normlab.model.part import Part, Site
 
-from normlab.config.names import Catalogue
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Layer = Callable[[Tensor], Tensor]
+__all__ = ["PLACEMENTS", "Field", "Options", "Placement", "Post", "Pre"]
 
 
-class Placement:
-    """How one sublayer f and its norms join the stream x (S, B, T, D).
+class Placement(Part):
+    """How one sublayer f and its norms join the stream x (S, B, T, D); each sublayer has a placement of its own.
 
-    `norms` is the number of norms that a sublayer needs; `final_norm` says whether a final norm follows the last block
-    when the config leaves that to the placement (`auto`).
-    """
+    norms        norms that a sublayer needs, of the stream's width
+    inner_norms  norms at the sublayer's inner point: `sublayer(x, norm)` applies one there
+    final_norm   whether a norm follows the last block when the config leaves that to the placement (`auto`)
+    ramped       whether `forward` sends every branch through `self.ramp`, as `model.residual_ramp` needs
 
-    norms = 1
-    final_norm = False
+    `self.layer` (1 .. `self.depth`) and `self.depth` say which block it is in; `self.clock`, a tensor (1,) on the
+    device, holds the number of the training step, 1, 2, ... (0 before the first)."""
 
-    def forward(self, x_SBTD: Tensor, sublayer: Layer, norms: Sequence[Layer]) -> Tensor:
+    norms: ClassVar[int] = 1
+    inner_norms: ClassVar[int] = 0
+    final_norm: ClassVar[bool] = False
+    ramped: ClassVar[bool] = False
+    clock: Tensor
+
+    def __init__(
+        self,
+        width: int,
+        lanes: int = 1,
+        options: Options | None = None,
+        site: Site | None = None,
+        ramp_steps: int | None = None,
+    ) -> None:
+        self.layer, self.depth = (site or Site()).layer, (site or Site()).depth
+        self.ramp_steps = None if ramp_steps is None else ramp_steps * self.layer / self.depth
+        super().__init__(width, lanes, options, site)
+
+    def gains(self) -> dict[str, float]:
+        """Factors on the start values of the sublayer's matrices, by role: value, output, q, k, ffn_in, ffn_out; a
+        mixer with a single matrix (mix) takes that of value and output once. Absent: 1."""
+        return {}
+
+    def ramp(self, y_SBTD: Tensor) -> Tensor:
+        """The branch y as it enters the sum: times min(t / T_l, 1) in a net with a residual ramp."""
+        if self.ramp_steps is None:
+            return y_SBTD
+        return y_SBTD * (self.clock / self.ramp_steps).clamp(max=1.0).to(y_SBTD.dtype)
+
+    def profile(self, x_SBTD: Tensor, sublayer: Any, norms: Sequence[Any], carried: dict[str, Any]) -> Tensor:
+        """`forward` once before training, on each lane's first batch, to set start values that hang on activations.
+        `carried` goes from one sublayer to the next."""
+        return self(x_SBTD, sublayer, norms)
+
+    def forward(self, x_SBTD: Tensor, sublayer: Any, norms: Sequence[Any]) -> Tensor:
         raise AssertionError("a placement defines forward")
 
 
 class Post(Placement):
-    """x = norm(x + f(x)): the sum itself is normalised, no final norm. Source: arXiv:1706.03762, section 3.1."""
+    """x = norm(x + f(x)): the sum itself is normalised, no final norm."""
 
-    def forward(self, x_SBTD: Tensor, sublayer: Layer, norms: Sequence[Layer]) -> Tensor:
+    title = "Post-LN"
+    source = "Vaswani et al. 2017, arXiv:1706.03762, section 3.1"
+    ramped = True
+
+    def forward(self, x_SBTD: Tensor, sublayer: Any, norms: Sequence[Any]) -> Tensor:
         (norm,) = norms
-        return norm(x_SBTD + sublayer(x_SBTD))
+        return norm(x_SBTD + self.ramp(sublayer(x_SBTD)))
 
 
 class Pre(Placement):
-    """x = x + f(norm(x)): the stream is never normalised, a final norm follows. Source: arXiv:2002.04745, figure 1b."""
+    """x = x + f(norm(x)): the stream is never normalised, a final norm follows."""
 
+    title = "Pre-LN"
+    source = "Xiong et al. 2020, arXiv:2002.04745, figure 1b"
     final_norm = True
+    ramped = True
 
-    def forward(self, x_SBTD: Tensor, sublayer: Layer, norms: Sequence[Layer]) -> Tensor:
+    def forward(self, x_SBTD: Tensor, sublayer: Any, norms: Sequence[Any]) -> Tensor:
         (norm,) = norms
-        return x_SBTD + sublayer(norm(x_SBTD))
-
-
-PLACEMENTS = Catalogue("placements", {"post": Post, "pre": Pre})
+        return x_SBTD + self.ramp(sublayer(norm(x_SBTD)))

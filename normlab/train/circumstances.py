@@ -13,7 +13,8 @@ import torch
 
 import normlab
 from normlab.model.decoder import Block
-from normlab.model.norms import Identity, Norm
+from normlab.model.norms import Norm
+from normlab.model.norms.base import Identity
 from normlab.train.log import shortest
 from normlab.train.stack import Stack
 
@@ -27,11 +28,11 @@ def describe_built(stack: Stack, peak_rate_S: np.ndarray) -> list[dict[str, Any]
     shared = {
         "parameters": stack.params_SP.shape[1],
         "depth": len(model.blocks),
-        "placement": type(block.placement).__name__,
+        "placement": type(block.mixer_placement).__name__,
         "mixer": type(block.mixer).__name__,
-        "norm": type(block.mixer_norms[0]).__name__,
+        "norm": type(norms[0]).__name__ if norms else "Identity",
         "norms": len(norms),
-        "norm_eps": norms[0].eps if norms and (norms[0].eps or norms[0].default_eps) else None,
+        "options": built_options(stack),
         "final_norm": type(model.final_norm).__name__,
         "dtype": str(stack.params_SP.dtype).removeprefix("torch."),
         "product_dtype": str(model.head.low or stack.params_SP.dtype).removeprefix("torch."),
@@ -40,6 +41,20 @@ def describe_built(stack: Stack, peak_rate_S: np.ndarray) -> list[dict[str, Any]
     }
     # The peak of the rates that were really fed to the update; below the config's lr if a run ended during warm-up.
     return [{**shared, "lr": shortest(peak)} for peak in peak_rate_S]
+
+
+def built_options(stack: Stack) -> dict[str, dict[str, Any]]:
+    """The options that the entries of the net were built with, defaults included, by kind; those that have any."""
+    spec, block = stack.specs[0], stack.model.blocks[0]
+    assert isinstance(block, Block)
+    parts = {"norm": next(iter(block.mixer_norms), None), "placement": block.mixer_placement, "mixer": block.mixer}
+    found = {of: part.options.all() for of, part in parts.items() if part is not None}
+    found |= {
+        "init": spec.model.init_options.all(),
+        "task": spec.task.options.all(),
+        "optimizer": spec.optim.options.all(),
+    }
+    return {of: options for of, options in found.items() if options}
 
 
 def reset_peak_memory(device: str) -> None:

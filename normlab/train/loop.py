@@ -94,7 +94,7 @@ def _train(
         log.add_evaluation(step, loss_S, rms_LS)
         for lane, finite in enumerate(loss_S.isfinite().tolist()):
             if not finite and log.lanes[lane].alive:
-                found = find_producer(specs[lane], stack.params_SP[lane], held_out_BT, device, train=False)
+                found = find_producer(specs[lane], stack.lane(lane), held_out_BT, device, train=False)
                 log.lanes[lane].onset = {"step": step, "kind": "loss", **found}
         stack.alive_S &= loss_S.isfinite()
 
@@ -102,9 +102,10 @@ def _train(
         tokens_KSBT = np.stack([[lane.next() for lane in data] for _ in range(first, last + 1)])
         return tokens_KSBT, np.array([[rate(spec, step) for spec in specs] for step in range(first, last + 1)])
 
-    evaluate(0)
     due, chunks = set(due_evaluations(specs[0])), [*_chunks(specs[0], program.chunk)]
     following = draw(*chunks[0])
+    stack.profile(torch.from_numpy(following[0][0]).to(device))
+    evaluate(0)
     for (first, last), after in zip(chunks, [*chunks[1:], None], strict=True):
         if not any(lane.alive for lane in log.lanes):
             break
@@ -154,5 +155,5 @@ def _note(stack: Stack, log: Log, first: int, stats: Statistics, tokens_KSBT: np
                 found = find_in_parameters(stack.model, stack.optimizer, lane)
             else:
                 tokens_BT = torch.from_numpy(tokens_KSBT[entry.onset["step"] - first, lane]).to(stack.device)
-                found = find_producer(stack.specs[lane], stack.params_SP[lane], tokens_BT, stack.device)
+                found = find_producer(stack.specs[lane], stack.lane(lane), tokens_BT, stack.device)
             entry.onset.update(found)

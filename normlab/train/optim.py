@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from normlab.catalogue import OPTIMIZERS, SCHEDULES, Entry
+from normlab.catalogue.lazy import Lazy
 
-from normlab.config.names import Catalogue
-from normlab.config.schema import OptimSpec, RunSpec
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from normlab.config.schema import OptimSpec, RunSpec
+else:
+    torch = Lazy("torch")
+
+__all__ = ["OPTIMIZERS", "SCHEDULES", "SGD", "Adam", "AdamW", "Optimizer", "clip_factors", "rate"]
 
 
-class Optimizer:
+class Optimizer(Entry):
     """Base: holds the per-lane weight decay; `update` changes the parameters in place. With `looks` it may read values.
 
     What hangs on the number of the step comes in as numbers, so that a captured CUDA graph can be fed new ones."""
@@ -43,7 +51,10 @@ class Optimizer:
 
 
 class Adam(Optimizer):
-    """Adam with bias correction; weight decay is added to the gradient (L2). Source: arXiv:1412.6980, algorithm 1."""
+    """Adam with bias correction; weight decay is added to the gradient (L2)."""
+
+    title = "Adam"
+    source = "Kingma & Ba 2014, arXiv:1412.6980, algorithm 1"
 
     def __init__(self, specs: Sequence[OptimSpec], params_SP: Tensor, looks: bool = True) -> None:
         super().__init__(specs, params_SP, looks)
@@ -92,7 +103,10 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay: the parameters shrink by rate * decay first. Source: arXiv:1711.05101."""
+    """Adam with decoupled weight decay: the parameters shrink by rate * decay first."""
+
+    title = "AdamW"
+    source = "Loshchilov & Hutter 2017, arXiv:1711.05101"
 
     def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, corrections_2: Tensor) -> None:
         if self.decay_S1 is not None:
@@ -102,6 +116,8 @@ class AdamW(Adam):
 
 class SGD(Optimizer):
     """Gradient descent with heavy-ball momentum (no dampening); weight decay is added to the gradient (L2)."""
+
+    title = "SGD"
 
     def __init__(self, specs: Sequence[OptimSpec], params_SP: Tensor, looks: bool = True) -> None:
         super().__init__(specs, params_SP, looks)
@@ -117,17 +133,20 @@ class SGD(Optimizer):
         params_SP.addcmul_(grad_SP, rate_S1, value=-1)
 
 
-OPTIMIZERS = Catalogue("optimizers", {"adam": Adam, "adamw": AdamW, "sgd": SGD})
-
 # Share of the peak rate, for a fraction 0 <= p < 1 of the steps after warm-up; the last step is never wasted at 0.
-SCHEDULES = Catalogue(
-    "schedules",
-    {
-        "constant": lambda p: 1.0,
-        "linear": lambda p: 1.0 - p,
-        "cosine": lambda p: (1 + math.cos(math.pi * p)) / 2,
-    },
-)
+def constant(p: float) -> float:
+    """The peak rate to the end."""
+    return 1.0
+
+
+def linear(p: float) -> float:
+    """A straight line down to zero."""
+    return 1.0 - p
+
+
+def cosine(p: float) -> float:
+    """Half a cosine down to zero."""
+    return (1 + math.cos(math.pi * p)) / 2
 
 
 def rate(spec: RunSpec, step: int) -> float:

@@ -14,19 +14,21 @@ import torch
 from torch import Tensor, nn
 
 from normlab.config.schema import RunSpec
-from normlab.train.stack import EVALUATION_CHUNK, Stack
+from normlab.model.placements import Placement
+from normlab.train.stack import EVALUATION_CHUNK, LaneState, Stack
 
 
 def find_producer(
-    spec: RunSpec, params_P: Tensor, tokens_BT: Tensor, device: str, train: bool = True
+    spec: RunSpec, state: LaneState, tokens_BT: Tensor, device: str, train: bool = True
 ) -> dict[str, Any]:
-    """`phase`, `producer`, and the numbers of `nan` and `inf` in what it produced, for one lane at `params_P`.
+    """`phase`, `producer`, and the numbers of `nan` and `inf` in what it produced, for one lane in the state `state`.
 
     `tokens_BT` is the batch of the onset step. With `train` false only the forward pass is watched. `producer` is None
     if the re-run stays finite (the fault hung on something that is not in the state).
     """
     stack = Stack([spec], device)
-    stack.params_SP[0] = params_P
+    stack.load(0, state)
+    stack.model.train(train)
     watch = _Watch(stack.model)
     handles = watch.attach(backward=train)
     try:
@@ -71,7 +73,8 @@ class _Watch:
     def attach(self, backward: bool) -> list[torch.utils.hooks.RemovableHandle]:
         handles = []
         for name, module in self.modules:
-            if isinstance(module, nn.ModuleList):
+            # A placement without parameters is the equation of its block, which stands for it.
+            if isinstance(module, nn.ModuleList) or (isinstance(module, Placement) and not list(module.parameters())):
                 continue
             handles.append(module.register_forward_hook(self._on_forward(name)))
             if backward:

@@ -21,12 +21,13 @@ EVALUATION_CHUNK = 64  # sequences at once; fixed, so that the sums keep their o
 
 
 class StepInputs(NamedTuple):
-    """What a step needs, or, with a leading axis K, what K steps need: tokens (S, B, T), each lane's rate (S, 1), and
-    the optimiser's corrections (2,)."""
+    """What a step needs, or, with a leading axis K, what K steps need: tokens (S, B, T), each lane's rate (S, 1), the
+    optimiser's corrections (2,), and the number of the step (1,)."""
 
     tokens_SBT: Tensor
     rate_S1: Tensor
     corrections_2: Tensor
+    step_1: Tensor
 
     def at(self, k: int) -> StepInputs:
         """Those of the `k`-th step."""
@@ -44,6 +45,15 @@ class StepStats(NamedTuple):
     params_fine_S: Tensor
 
 
+class LaneState(NamedTuple):
+    """What one lane's forward pass depends on besides the tokens: parameters (P,), the state of its norms, and the
+    number of the step (1,)."""
+
+    params_P: Tensor
+    buffers: list[Tensor]
+    clock_1: Tensor
+
+
 class Stack:
     """Model, flat parameters, optimiser and the mask of living lanes.
 
@@ -59,6 +69,7 @@ class Stack:
         self.model.compiled = compiled
         self.params_SP = flatten(self.model)
         self.leaves = list(self.model.parameters())
+        self.buffers = list(self.model.buffers())  # running statistics, each (S, ...)
         optimizer = OPTIMIZERS[specs[0].optim.name]
         self.optimizer: Optimizer = optimizer([s.optim for s in specs], self.params_SP, self.looks)
         clips = [spec.optim.clip for spec in specs]
@@ -94,10 +105,33 @@ class Stack:
         corrections_K2 = [self.optimizer.corrections(first + k) for k in range(len(rates_KS))]
         numbers = (torch.tensor(rates_KS).unsqueeze(-1), torch.tensor(corrections_K2, dtype=torch.float64))
         rates_KS1, corrections = (values.to(self.params_SP.dtype).to(self.device) for values in numbers)
-        return StepInputs(torch.from_numpy(tokens_KSBT).to(self.device), rates_KS1, corrections)
+        steps_K1 = torch.arange(first, first + len(rates_KS), dtype=torch.float32).unsqueeze(1).to(self.device)
+        return StepInputs(torch.from_numpy(tokens_KSBT).to(self.device), rates_KS1, corrections, steps_K1)
+
+    def profile(self, tokens_SBT: Tensor) -> None:
+        """Before the first step: set the start values that hang on activations, on each lane's first batch of length
+        + 1 tokens."""
+        if self.model.profiles:
+            kept = [buffer.clone() for buffer in self.buffers]
+            self.model.profile(tokens_SBT[..., :-1])
+            for buffer, value in zip(self.buffers, kept, strict=True):
+                buffer.copy_(value)
+
+    def lane(self, lane: int) -> LaneState:
+        """The state of one lane; not a copy."""
+        return LaneState(self.params_SP[lane], [buffer[lane] for buffer in self.buffers], self.model.clock)
+
+    def load(self, lane: int, state: LaneState) -> None:
+        """Put a lane into a state."""
+        self.params_SP[lane] = state.params_P
+        for buffer, value in zip(self.buffers, state.buffers, strict=True):
+            buffer[lane] = value
+        self.model.clock.copy_(state.clock_1)
 
     def step(self, inputs: StepInputs) -> StepStats:
         """Update every living lane once, at its own rate; a lane that is or becomes non-finite is frozen as it was."""
+        self.model.clock.copy_(inputs.step_1)
+        before = [buffer.clone() for buffer in self.buffers]
         loss_S, grad_SP = self.gradients(inputs.tokens_SBT)
         norm_S = torch.linalg.vector_norm(grad_SP, dim=1)
         # A finite norm has no other than finite parts, and it is there already.
@@ -115,13 +149,15 @@ class Stack:
             grad_SP.mul_(clip_factors(norm_S, self.clip_S).nan_to_num(0.0).unsqueeze(1))
         with torch.no_grad():
             self.optimizer.update(self.params_SP, grad_SP, rate_S1, inputs.corrections_2)
+        for buffer, value in zip(self.buffers, before, strict=True):
+            buffer.copy_(torch.where(moves_S1.view(-1, *[1] * (buffer.dim() - 1)), buffer, value))
         params_fine_S = finite_rows(self.params_SP, self.looks)
         self.alive_S.copy_(moves_S1.squeeze(1) & params_fine_S)
         return StepStats(loss_S, norm_S, loss_fine_S, grad_fine_S, params_fine_S)
 
     def state(self) -> list[Tensor]:
         """The tensors that a step changes."""
-        return [self.params_SP, self.alive_S, *self.optimizer.state()]
+        return [self.params_SP, self.alive_S, self.model.clock, *self.buffers, *self.optimizer.state()]
 
     @torch.no_grad()
     def evaluate(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,8 +170,10 @@ class Stack:
             square_SBT = x_SBTD.to(self.params_SP.dtype).square().mean(-1)
             square_LS[layer] = torch.maximum(square_LS[layer], square_SBT.flatten(1).amax(1))
 
+        self.model.eval()
         for chunk_BT in tokens_BT.split(EVALUATION_CHUNK):
             total_S += self.losses(chunk_BT.expand(lanes, -1, -1), tap).double() * len(chunk_BT)
+        self.model.train()
         return (total_S / len(tokens_BT)).to(self.params_SP.dtype), square_LS.sqrt()
 
 

@@ -11,17 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from normlab.catalogue import TASKS, Entry
+from normlab.catalogue.lazy import Lazy
 
-from normlab.config.names import Catalogue
-from normlab.config.schema import RunSpec, TaskSpec
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from normlab.config.schema import RunSpec, TaskSpec
+
+    Tokens = NDArray[np.int64]
+    Probabilities = NDArray[np.float64]
+else:
+    np = Lazy("numpy")
+
+__all__ = ["TASKS", "Task", "TrainingData", "entropy", "stream", "validation_set"]
 
 TRAINING, VALIDATION, RULE = 1, 2, 3
-
-Tokens = NDArray[np.int64]
-Probabilities = NDArray[np.float64]
 
 
 def stream(seed: int, purpose: int) -> np.random.Generator:
@@ -35,7 +43,7 @@ def entropy(p: Probabilities) -> float:
     return float(-(p * np.log(p)).sum())
 
 
-class Task:
+class Task(Entry):
     """A rule under a spec. `draw` makes sequences; the target distributions give guess and floor."""
 
     def __init__(self, spec: TaskSpec) -> None:
@@ -178,9 +186,6 @@ class Markov(Task):
     def conditional_entropies(self) -> list[float]:
         rows = np.array([entropy(row) for row in self.matrix])
         return [float(p @ rows) for p in self._distributions()[:-1]]
-
-
-TASKS = Catalogue("tasks", {"affine": Affine, "sum": Sum, "table": Table, "markov": Markov})
 
 
 class TrainingData:

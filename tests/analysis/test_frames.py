@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic
+from normlab.config.names import KNOWN
 
 import normlab
 from normlab.analysis import ResultsError
 from normlab.analysis.provenance import device_text
-from normlab.config.names import KNOWN
 from normlab.config.schema import Axis, Point
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from normlab.config.names import KNOWN
 from tiny_yaml import RATES, tiny_yaml
 
 from normlab.cli import main
 from normlab.config.load import load_study
-from normlab.config.names import KNOWN
 from normlab.config.plan import expand
 from normlab.execute import estimate
 from normlab.execute.shards import Shard

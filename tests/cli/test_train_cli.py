@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from normlab.config.names import KNOWN
 from tiny_study import STUDY
 
 from normlab.cli import main
-from normlab.config.names import KNOWN
 from normlab.execute.status import read_status
 from normlab.store import finished_ids
 

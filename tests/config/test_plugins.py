@@ -1,7 +1,6 @@
 """A user's module may add a norm; its name is legal then, and only then."""
 
 import pytest
-
 from normlab.config.names import KNOWN
 
 

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 import torch
+from normlab.config.names import KNOWN
 from tiny_nets import tiny, train
 
-from normlab.config.names import KNOWN
 from normlab.config.schema import Thresholds
 from normlab.model.layers import ALIGN
 from normlab.store import curve_csv, strict_json

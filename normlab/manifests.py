@@ -124,7 +124,7 @@ def names_of_plugins(manifest: Mapping[str, Any]) -> Iterator[None]:
 def plugin_entries(study: Study) -> dict[str, dict[str, dict[str, Any]]]:
     """Title and version of every entry of a user's module that the study names, by kind and name."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for path, kind in NAMED.items():
+    for path, kind in {**NAMED, "model.final_norm": "norms"}.items():
         section, field = path.split(".")
         named = [getattr(getattr(study.base, section), field)]
         named += [point.settings[path] for axis in study.axes for point in axis.points if path in point.settings]

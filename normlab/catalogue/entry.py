@@ -55,19 +55,16 @@ class Entry:
         return None
 
 
-class UnknownOptions(Options):
-    """The options of an entry whose module is not imported, taken as they are."""
-
-    model_config = ConfigDict(extra="allow")
-
-    def all(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-    def changed(self) -> Options:
-        return self
-
-
 class Unknown(Entry):
     """An entry of a user's module that is only read about: its results are here, its code is not."""
 
-    Options = UnknownOptions
+    class Options(Options):
+        """Taken as they are."""
+
+        model_config = ConfigDict(extra="allow")
+
+        def all(self) -> dict[str, Any]:
+            return dict(self.model_extra or {})
+
+        def changed(self) -> Options:
+            return self

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from normlab.catalogue.lists import suggest
 from normlab.config.errors import FieldError
-from normlab.config.fields import hint
+from normlab.config.fields import FORMER, hint
 from normlab.config.scalars import read_scalar, show
 from normlab.config.source import Keys, Source, Unread, describe, dotted
 
@@ -153,7 +153,8 @@ def unknown_key(node: type[BaseModel], field: Keys) -> str:
     section, dot, leaf = name.partition(".")
     if dot and section in known:
         return f"unknown key; write it nested, '{section}: {{{leaf}: ...}}'"
-    near = suggest(name, known) or (hint(name) if field[0] == "base" or len(field) == 1 else "")
+    anywhere = name in FORMER or field[0] == "base" or len(field) == 1
+    near = (name not in FORMER and suggest(name, known)) or (hint(name) if anywhere else "")
     return f"unknown key{near or '; known: ' + ', '.join(known)}"
 
 

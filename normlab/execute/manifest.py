@@ -21,9 +21,10 @@ from normlab.config.schema import Study
 from normlab.execute.lease import changing_manifest
 from normlab.manifests import FORMAT, NAME, ResultsError, find_manifest, plugin_entries, read_object
 from normlab.store import run_hashes, strict_json, write_file
+from normlab.train.code import code_digest
 
 # Circumstances that may change the last digits of a result; they are told, not refused.
-COMPARED = ("commit", "dirty", "device", "threads", "torch", "normlab")
+COMPARED = ("commit", "dirty", "code", "device", "threads", "torch", "normlab")
 
 
 def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -58,6 +59,7 @@ def environment(device: str, device_name: str) -> dict[str, Any]:
     return {
         "commit": commit,
         "dirty": dirty,
+        "code": code_digest(),
         "device": device,
         "device_name": device_name,
         "threads": 1,

@@ -43,6 +43,17 @@ def reusable(
     return {id: places[0] for id, places in found.items() if places}
 
 
+def other_code(runs: Iterable[Path], code: str) -> str | None:
+    """A line on those of the reused runs that other code than `code` trained; None if there are none."""
+    digests = [read_object(run / "timing.json").get("code") or "not told" for run in runs]
+    others = sorted({digest for digest in digests if digest != code})
+    if not others:
+        return None
+    count = sum(digest != code for digest in digests)
+    runs_text = "1 reused run was" if count == 1 else f"{count} reused runs were"
+    return f"{runs_text} trained by other code: {', '.join(others)} -> {code}"
+
+
 def _offers(manifest: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
     """Whether a source was made with the same plugins and holds whole curves (committed ones may be thinned)."""
     return manifest.get("plugins", {}) == digests and "thinned" not in manifest.get("curves", "")

@@ -24,7 +24,7 @@ from normlab.execute.hold import taken, writable
 from normlab.execute.lease import changing_manifest, remove_stale_locks
 from normlab.execute.local import Pool
 from normlab.execute.manifest import add_session, cores, differing, now, plan_facts, write_manifest
-from normlab.execute.reuse import check_sources, reusable
+from normlab.execute.reuse import check_sources, other_code, reusable
 from normlab.execute.shards import Shard, check_unstarted, runs_of
 from normlab.execute.signals import Interrupts
 from normlab.execute.stacks import MAX_LANES, Stack, make_stacks
@@ -176,6 +176,8 @@ def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
     reused = reusable(todo, options.reuse, study, env)
     for run in reused.values():
         publish_copy(folder, run)
+    if reused and (line := other_code(reused.values(), env["code"])):
+        watcher.warn(line)
     if options.reuse:
         sources = sorted(map(str, options.reuse))
         watcher.note(f"{len(reused)} of {counted(len(todo), 'run')} taken from {', '.join(sources)}")

@@ -15,6 +15,7 @@ import normlab
 from normlab.model.decoder import Block
 from normlab.model.norms import Norm
 from normlab.model.norms.base import Identity
+from normlab.train.code import code_digest
 from normlab.train.log import shortest
 from normlab.train.stack import Stack
 
@@ -82,6 +83,7 @@ def describe_machine(device: str, seconds: float, lanes: int) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "normlab": normlab.__version__,
+        "code": code_digest(),
         "host": platform.node(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -52,7 +52,7 @@ def base(text):
             base("model: {norm: layrnorm}"),
             "study.yaml:2:22: model.norm: expected one of none, layernorm, rmsnorm, dyt, got",
         ),
-        (base("model: {final_norm: sam}"), "study.yaml:2:28: model.final_norm: expected one of 'auto', "),
+        (base("model: {final_norm: sam}"), "study.yaml:2:28: model.final_norm: expected one of auto, same, none,"),
         (
             base("task: {vocab: 1000000000000}"),
             "study.yaml:2:22: task.vocab: expected at most 65536, got 1000000000000",

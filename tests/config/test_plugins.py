@@ -1,20 +1,39 @@
 """A user's module may add a norm; its name is legal then, and only then."""
 
 import pytest
-from normlab.config.names import KNOWN
+
+from normlab.catalogue import CATALOGUES
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch):
+def known():
     """Keep what plugins register out of the other tests."""
-    for kind, names in KNOWN.items():
-        monkeypatch.setitem(KNOWN, kind, list(names))
+    yield
+    for catalogue in CATALOGUES.values():
+        for name in catalogue.added:
+            del catalogue[name]
+
+
+MINE = """
+from normlab.model.norms import NORMS, Field, Norm
+
+
+class Mine(Norm):
+    class Options(Norm.Options):
+        power: float = Field(2.0, gt=0, description="which mean")
+
+    def normalise(self, x_SBTD):
+        return x_SBTD / x_SBTD.abs().pow(self.options.power).mean(-1, keepdim=True).pow(1 / self.options.power)
+
+
+NORMS["mynorm"] = Mine
+"""
 
 
 def test_a_file_is_found_beside_the_config_from_any_folder(write, monkeypatch, tmp_path):
     from normlab.config.load import load_study, study_yaml
 
-    write("from normlab.config.names import KNOWN\nKNOWN['norms'].append('mynorm')\n", "mine.py")
+    write(MINE, "mine.py")
     write("question: q\nbase: {model: {norm: mynorm}}\nplugins: [mine.py]\n")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -32,8 +51,7 @@ def test_a_path_of_another_machine_falls_back_to_the_name(write, monkeypatch, tm
         (tmp_path / folder).mkdir()
     config = tmp_path / "beside" / "config.yaml"
     config.write_text("question: q\nbase: {model: {norm: mynorm}}\nplugins: [/no/such/machine/mine.py]\n")
-    source = "from normlab.config.names import KNOWN\nKNOWN['norms'].append('mynorm')\n"
-    (tmp_path / place / "mine.py").write_text(source)
+    (tmp_path / place / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path / "here")
     assert load_study(config).plugins == (str(tmp_path / place / "mine.py"),)
 

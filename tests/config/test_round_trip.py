@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 
 from normlab.config.load import load_study, study_yaml
 from normlab.config.scalars import show
-from normlab.config.schema import Axis, ModelSpec, OptimSpec, Outputs, Point, RunSpec, Study, TaskSpec, Thresholds
+from normlab.config.schema import (
+    Axis,
+    ModelSpec,
+    OptimSpec,
+    Outputs,
+    Point,
+    RampSpec,
+    RunSpec,
+    Study,
+    TaskSpec,
+    Thresholds,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 LABEL = TEXT.filter(str.strip)
@@ -28,7 +39,7 @@ def variants(labels):
 
 AXES = st.tuples(
     dotted("optim.lr", st.lists(RATES, min_size=1, max_size=4, unique=True)),
-    dotted("model.norm", st.lists(st.sampled_from(["none", "layernorm", "rmsnorm"]), min_size=1, unique=True)),
+    dotted("model.norm", st.lists(st.sampled_from(["layernorm", "rmsnorm"]), min_size=1, unique=True)),
     dotted("optim.weight_decay", st.lists(st.floats(0, 1), min_size=1, max_size=2, unique_by=show)),
     st.lists(LABEL, min_size=1, max_size=3, unique=True).map(variants),
 )
@@ -39,7 +50,13 @@ STUDIES = st.builds(
     base=st.builds(
         RunSpec,
         task=st.builds(TaskSpec, vocab=st.integers(2, 99), train_size=st.none() | st.integers(1, 99)),
-        model=st.builds(ModelSpec, placement=st.sampled_from(["post", "pre"]), init_std=RATES),
+        model=st.builds(
+            ModelSpec,
+            placement=st.sampled_from(["post", "pre"]),
+            init_options=st.fixed_dictionaries({}, optional={"std": RATES}),
+            norm_options=st.fixed_dictionaries({}, optional={"statistics": st.sampled_from(["float64", "stream"])}),
+            residual_ramp=st.builds(RampSpec, warmup=st.none() | st.integers(1, 99)),
+        ),
         optim=st.builds(OptimSpec, eps=st.floats(0, 1), clip=st.none() | RATES, warmup=st.integers(0, 99)),
     ),
     axes=AXES | st.just(()),

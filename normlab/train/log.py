@@ -22,6 +22,7 @@ class LaneLog:
     grad_norm: list[Any] = field(default_factory=list)
     evaluations: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)
     onset: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def alive(self) -> bool:
@@ -81,8 +82,9 @@ def make_record(
     task_losses: dict[str, float],
     thresholds: Thresholds,
     timing: dict[str, Any],
+    notes: Sequence[str] = (),
 ) -> RunRecord:
-    """The record of one lane: its question, what was built, how it ended, its curve."""
+    """The record of one lane: its question, what was built, how it ended, its curve; `notes` before the log's own."""
     losses = {step: shortest(loss) for step, (loss, _) in log.evaluations.items()}
     onset_step = log.onset["step"] if log.onset else None
     outcome = judge(list(losses.values()), task_losses["guess"], onset_step, thresholds)
@@ -106,6 +108,7 @@ def make_record(
             "best_step": best_step,
         },
         "spikes": count_spikes([float(loss) for loss in log.train_loss], thresholds.spike_margin),
+        "notes": [*notes, *log.notes],
     }
     return RunRecord(spec.id, run, log.curve(spec.model.depth), timing)
 

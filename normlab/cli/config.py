@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from normlab.catalogue import CATALOGUES, Catalogue, Options
 from normlab.catalogue.lists import suggest
-from normlab.cli.options import Quiet, Verbose
+from normlab.cli.options import Plugins, Quiet, Verbose
 from normlab.config.errors import ConfigError
 from normlab.config.load import find_config, load_study, shipped_configs, study_yaml
+from normlab.config.plugins import load_plugins
+from normlab.config.scalars import show as show_scalar
 
-KINDS = ("norms", "placements", "mixers", "tasks", "configs")
+KINDS = (*CATALOGUES, "configs")
 
 _CONFIG = typer.Argument(help="A YAML file, or the name of a shipped config.", metavar="CONFIG")
 _OVERRIDES = typer.Argument(None, help="Overrides a.b=v; commas make an axis.", metavar="[OVERRIDES]...")
@@ -45,11 +49,13 @@ def check(
     names = [text for text in configs if text not in overrides]
     if not names:
         raise typer.BadParameter("expected a config before the overrides", param_hint="'CONFIG...'")
+    from normlab.cli.training import inspect_entries
+
     answers: list[dict[str, Any]] = []
     for name in names:
         try:
             path = find_config(name)
-            study = load_study(path, overrides)
+            study = load_study(path, overrides, inspect=inspect_entries)
             runs = math.prod(len(axis.points) for axis in study.axes) * len(study.seeds)
             answers.append({"config": str(path), "ok": True, "runs": runs, "problems": []})
         except ConfigError as error:
@@ -90,37 +96,55 @@ def schema(
 
 def list_kind(
     kind: str = typer.Argument(help=f"One of {', '.join(KINDS)}.", metavar="KIND"),
+    plugins: Plugins = (),  # type: ignore[assignment]
     as_json: bool = _JSON,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """List norms, placements, mixers, tasks or shipped configs, each with a line on what it is."""
+    """List what a config can name, a line each on what it is; with -v its source and options with their defaults."""
     if kind not in KINDS:
         near = suggest(kind, list(KINDS))
         raise typer.BadParameter(f"expected one of {', '.join(KINDS)}, got '{kind}'{near}", param_hint="'KIND'")
-    entries = _configs() if kind == "configs" else _catalogue(kind)
+    load_plugins(plugins)
+    entries = _configs() if kind == "configs" else _entries(CATALOGUES[kind])
     if as_json:
-        print(json.dumps([{"name": name, "about": about} for name, about in entries.items()], indent=1))
+        print(json.dumps(entries, indent=1))
         return
-    width = max(map(len, entries))
-    for name, about in entries.items():
-        print(f"{name:<{width}}  {about}")
+    width = max(len(entry["name"]) for entry in entries)
+    for entry in entries:
+        print(f"{entry['name']:<{width}}  {entry['about']}")
+        for line in _details(entry) if verbose else ():
+            print(f"{'':<{width}}    {line}")
 
 
-def _configs() -> dict[str, str]:
-    return {path.stem: load_study(path).question for path in shipped_configs()}
+def _configs() -> list[dict[str, Any]]:
+    return [{"name": path.stem, "about": load_study(path).question} for path in shipped_configs()]
 
 
-def _catalogue(kind: str) -> dict[str, str]:
-    if kind == "norms":
-        from normlab.model.norms import NORMS as catalogue
-    elif kind == "placements":
-        from normlab.model.placements import PLACEMENTS as catalogue
-    elif kind == "mixers":
-        from normlab.model.mixers import MIXERS as catalogue
-    else:
-        from normlab.train.tasks import TASKS as catalogue
-    return {name: _first_paragraph(entry.__doc__ or "") for name, entry in catalogue.items()}
+def _entries(catalogue: Catalogue) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "about": _first_paragraph(entry.__doc__ or ""),
+            "title": catalogue.title(name),
+            "source": getattr(entry, "source", ""),
+            "options": _options(getattr(entry, "Options", None)),
+        }
+        for name, entry in catalogue.items()
+    ]
+
+
+def _options(options: type[Options] | None) -> dict[str, dict[str, Any]]:
+    fields = options.model_fields if options else {}
+    return {name: {"default": field.default, "about": field.description or ""} for name, field in fields.items()}
+
+
+def _details(entry: dict[str, Any]) -> Iterator[str]:
+    """The lines of `-v` below an entry."""
+    if entry.get("source"):
+        yield f"source: {entry['source']}"
+    for option, field in entry.get("options", {}).items():
+        yield f"{option}: {show_scalar(field['default'])}  {field['about']}".rstrip()
 
 
 def _first_paragraph(doc: str) -> str:

@@ -19,7 +19,7 @@ from normlab.cli.sharded import answer_shard
 
 if TYPE_CHECKING:
     from normlab.config.plan import PlannedRun
-    from normlab.config.schema import Study
+    from normlab.config.schema import RunSpec, Study
     from normlab.execute.devices import Device
     from normlab.execute.display import Lines
     from normlab.execute.live import LiveTable
@@ -53,7 +53,7 @@ class Request:
         else:
             path = find_config(self.config)
         try:
-            return load_study(path, self.overrides, self.how.seeds)
+            return load_study(path, self.overrides, self.how.seeds, inspect=inspect_entries)
         except ConfigError as error:
             raise ConfigError([self._as_typed(problem) for problem in error.problems]) from None
 
@@ -84,6 +84,13 @@ class Request:
     def to_resume(self) -> str:
         """The command that goes on where this one stopped."""
         return self.how.to_resume(self.spelled(self.config))
+
+
+def inspect_entries(spec: RunSpec) -> None:
+    """Look at the net of a run before it trains; ValueError if it must not. It loads torch."""
+    from normlab.train.guard import inspect
+
+    inspect(spec)
 
 
 def fail(message: str, code: int) -> typer.Exit:

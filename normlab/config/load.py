@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ from normlab.config.axes import check_grid, read_axes
 from normlab.config.dump import diff_studies, study_yaml
 from normlab.config.errors import ConfigError
 from normlab.config.overrides import OVERRIDE_LINE, apply_overrides
-from normlab.config.plan import expand, grid_problem
+from normlab.config.plan import cells, expand, grid_problem
 from normlab.config.plugins import load_plugins, plugin_file
-from normlab.config.schema import NAME, Study
+from normlab.config.schema import NAME, RunSpec, Study
 from normlab.config.seeds import read_seeds
 from normlab.config.source import Source, Unread, read_source
 from normlab.config.validate import validate
@@ -30,10 +30,16 @@ __all__ = [
 ]
 
 
-def load_study(path: Path, overrides: Sequence[str] = (), seeds: str | None = None) -> Study:
+Inspect = Callable[[RunSpec], object]
+
+
+def load_study(
+    path: Path, overrides: Sequence[str] = (), seeds: str | None = None, inspect: Inspect | None = None
+) -> Study:
     """Read, override and check a study, its whole grid included; ConfigError holds all problems, one line each.
 
-    `overrides` are `a.b=v` with commas for lists; `seeds` is the value of `--seeds`, such as `0-4`.
+    `overrides` are `a.b=v` with commas for lists; `seeds` is the value of `--seeds`, such as `0-4`. `inspect` is called
+    with every run (seed 0) of a study with plugins and raises ValueError for entries that cannot be trained.
     """
     source = read_source(Path(path))
     apply_overrides(source, overrides, seeds)
@@ -57,7 +63,19 @@ def load_study(path: Path, overrides: Sequence[str] = (), seeds: str | None = No
     source.raise_problems()
     assert study is not None
     _check_plan(study, source)
+    if inspect and study.plugins:
+        _check_entries(study, inspect, source)
     return study
+
+
+def _check_entries(study: Study, inspect: Inspect, source: Source) -> None:
+    for _, spec in cells(study.base, study.axes):
+        assert isinstance(spec, RunSpec)  # The whole grid has been checked.
+        try:
+            inspect(spec)
+        except ValueError as error:
+            source.report(source.place(("plugins",)), f"plugins: {error}")
+    source.raise_problems()
 
 
 def _import_plugins(source: Source) -> None:

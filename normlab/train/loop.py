@@ -15,6 +15,7 @@ from normlab.config.plan import structure_of
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord
 from normlab.train.circumstances import describe_built, describe_machine, reset_peak_memory
+from normlab.train.guard import inspect
 from normlab.train.log import Log, due_evaluations, make_record
 from normlab.train.memory import halves, lanes_that_fit
 from normlab.train.optim import rate
@@ -50,7 +51,7 @@ def train_stack(
     The specs must share their structure (`structure_of`). A lane that becomes non-finite is frozen and its record says
     where; the others go on as if it were not there. Lanes that do not fit into a GPU's memory together are trained in
     parts, one after the other. `on_progress` is called about twice a second and may raise to stop. Raises ValueError
-    for specs of several structures.
+    for specs of several structures, and for a net that would give wrong results (`guard.inspect`).
     """
     if len({structure_of(spec) for spec in specs}) != 1:
         raise ValueError("expected specs of one structure (only seed, rate, warm-up, decay and clip may differ)")
@@ -82,6 +83,7 @@ def _train(
     reset_peak_memory(device)
     torch.set_float32_matmul_precision("high" if engine.tf32 else "highest")
     started = said = time.monotonic()
+    marks = inspect(specs[0])
     task = TASKS[specs[0].task.name](specs[0].task)
     data = [TrainingData(task, spec) for spec in specs]
     held_out_BT = torch.from_numpy(validation_set(task)).to(device)
@@ -129,7 +131,8 @@ def _train(
     built = describe_built(stack, peak_rate_S)
     losses = task.losses()
     return [
-        make_record(spec, log.lanes[lane], built[lane], losses, thresholds, timing) for lane, spec in enumerate(specs)
+        make_record(spec, log.lanes[lane], built[lane], losses, thresholds, timing, marks)
+        for lane, spec in enumerate(specs)
     ]
 
 

@@ -49,7 +49,7 @@ class Catalogue(MutableMapping[str, Any]):
 
     def title(self, name: str) -> str:
         """What tables and legends call an entry; its name, if it has no title or is not known here."""
-        return (name in self and getattr(self[name], "title", "")) or name
+        return str(getattr(self[name], "title", "") or name) if name in self else name
 
     def check(self, name: str, also: tuple[str, ...] = ()) -> str:
         """Return `name` if it is known; raise ValueError that lists the known ones otherwise."""
@@ -75,9 +75,35 @@ NORMS = Catalogue(
         "dyt": "model.norms.pointwise:DyT",
     },
 )
-PLACEMENTS = Catalogue("placements", "placement", {"post": "model.placements:Post", "pre": "model.placements:Pre"})
+PLACEMENTS = Catalogue(
+    "placements",
+    "placement",
+    {
+        "post": "model.placements:Post",
+        "pre": "model.placements:Pre",
+        "sandwich": "model.placements:Sandwich",
+        "reordered": "model.placements:Reordered",
+        "deepnorm": "model.placements:DeepNorm",
+        "subln": "model.placements:SubLN",
+        "admin": "model.placements:Admin",
+        "lns": "model.placements:LNS",
+        "mixln": "model.placements:MixLN",
+        "rezero": "model.placements:ReZero",
+        "layerscale": "model.placements:LayerScale",
+        "pre-then-post": "model.placements:PreThenPost",
+    },
+)
 MIXERS = Catalogue("mixers", "mixer", {"mean": "model.mixers:MeanMixer", "linear": "model.mixers:LinearMixer"})
-INITS = Catalogue("inits", "init", {"small_normal": "model.inits:SmallNormal", "torch": "model.inits:TorchInit"})
+INITS = Catalogue(
+    "inits",
+    "init",
+    {
+        "small_normal": "model.inits:SmallNormal",
+        "torch": "model.inits:TorchInit",
+        "xavier": "model.inits:Xavier",
+        "gpt2": "model.inits:GPT2",
+    },
+)
 TASKS = Catalogue(
     "tasks",
     "task",

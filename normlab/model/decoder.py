@@ -55,9 +55,10 @@ class Block(nn.Module):
         self.mixer, self.ffn = mixer, ffn
         for placement, sublayer in self.sublayers():
             gains = placement.gains()
+            # The one matrix of a simple mixer stands for value and output: their gain counts once.
+            gains = {"mix": gains.get("value", gains.get("output", 1.0)), **gains}
             for leaf in (module for module in sublayer.modules() if isinstance(module, Leaf)):
-                # The one matrix of a simple mixer stands for value and output: their gain counts once.
-                leaf.gain = gains.get(leaf.role, gains.get("value", 1.0) if leaf.role == "mix" else 1.0)
+                leaf.gain = gains.get(leaf.role, 1.0)
 
     def _norms(self, model: ModelSpec, lanes: int, placement: Placement, inner_width: int) -> nn.ModuleList:
         widths = [model.width] * placement.norms + [inner_width] * placement.inner_norms
@@ -74,8 +75,8 @@ class Block(nn.Module):
 
     def profile(self, x_SBTD: Tensor, carried: dict[str, Any]) -> Tensor:
         """`forward`, with the placements setting start values that hang on activations."""
-        x_SBTD = self.mixer_placement.profile(x_SBTD, self.mixer, self.mixer_norms, carried)
-        return self.ffn_placement.profile(x_SBTD, self.ffn, self.ffn_norms, carried)
+        x_SBTD = self.mixer_placement.profile(x_SBTD, self.mixer, [*self.mixer_norms], carried)
+        return self.ffn_placement.profile(x_SBTD, self.ffn, [*self.ffn_norms], carried)
 
 
 class Decoder(nn.Module):
@@ -119,6 +120,7 @@ class Decoder(nn.Module):
         """Let every placement set its start values by one pass over each lane's first batch, block after block."""
         x_SBTD, carried = self.embedding(tokens_SBT).to(self.stream_dtype), dict[str, Any]()
         for block in self.blocks:
+            assert isinstance(block, Block)
             x_SBTD = block.profile(x_SBTD, carried)
 
     def start_clock(self) -> Tensor:
@@ -187,7 +189,7 @@ def build(specs: Sequence[RunSpec], device: str = "cpu") -> Decoder:
             for leaf, plain in zip(leaves, plains, strict=True):
                 init.draw(plain, leaf.role, spec.model.depth)
                 if leaf.gain != 1.0:
-                    plain.weight.mul_(leaf.gain)
+                    plain.get_parameter("weight").mul_(leaf.gain)
         for leaf, plain in zip(leaves, plains, strict=True):
             leaf.load(lane, plain)
     wide = torch.float64 if specs[0].train.precision == "float64" else torch.float32

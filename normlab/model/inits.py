@@ -3,6 +3,7 @@ article's order of construction, so that they are those of the textbook net unde
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 from normlab import catalogue
@@ -11,15 +12,15 @@ from normlab.catalogue import INITS, Field, Options
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["INITS", "Field", "Init", "Options", "SmallNormal", "TorchInit"]
+__all__ = ["GPT2", "INITS", "Field", "Init", "Options", "SmallNormal", "TorchInit", "Xavier"]
 
 
 class Init(catalogue.Entry):
     """Base of all inits. `draw` sets the weights of one module in place, from torch's own random numbers.
 
     `plain` is a `torch.nn.Linear` (weight (out, in), perhaps a bias) or `torch.nn.Embedding` as torch itself starts it.
-    `role` says what it does: embedding, head, mix, value, output, q, k, ffn_in, ffn_out; those in `WRITERS` write to the
-    residual stream. `depth` is the number of blocks."""
+    `role` says what it does: embedding, head, mix, value, output, q, k, ffn_in, ffn_out; those in `WRITERS` write to
+    the residual stream. `depth` is the number of blocks."""
 
     WRITERS: ClassVar[tuple[str, ...]] = ("mix", "output", "ffn_out")
 
@@ -58,3 +59,49 @@ class TorchInit(Init):
 
     def draw(self, plain: nn.Module, role: str, depth: int) -> None:
         pass
+
+
+class Xavier(Init):
+    """Weights uniform within gain * sqrt(6 / (in + out)), biases zero; the embedding's table by the same rule.
+
+    The bound is that of the whole matrix: `in` and `out` are its two sizes."""
+
+    title = "Xavier"
+    source = "Glorot & Bengio 2010, equation 16"
+
+    class Options(catalogue.Options):
+        gain: float = Field(1.0, gt=0, le=1e30, description="factor on the bound")
+
+    options: Options
+
+    def draw(self, plain: nn.Module, role: str, depth: int) -> None:
+        from torch.nn.init import uniform_, zeros_
+
+        for name, parameter in plain.named_parameters():
+            if name == "bias":
+                zeros_(parameter)
+            else:
+                bound = self.options.gain * math.sqrt(6 / sum(parameter.shape))
+                uniform_(parameter, -bound, bound)
+
+
+class GPT2(Init):
+    """Weights normal, those that write to the residual stream by sqrt(2N) smaller in a net of N blocks, biases zero."""
+
+    title = "GPT-2"
+    source = "Radford et al. 2019 (GPT-2), section 2.3"
+
+    class Options(catalogue.Options):
+        std: float = Field(0.02, gt=0, le=1e30, description="standard deviation of weights that do not write to it")
+
+    options: Options
+
+    def draw(self, plain: nn.Module, role: str, depth: int) -> None:
+        from torch.nn.init import normal_, zeros_
+
+        for name, parameter in plain.named_parameters():
+            if name == "bias":
+                zeros_(parameter)
+            else:
+                std = self.options.std
+                normal_(parameter, 0.0, std / math.sqrt(2 * depth) if role in self.WRITERS else std)

@@ -16,7 +16,7 @@ __all__ = ["MIXERS", "Field", "LinearMixer", "MeanMixer", "Mixer", "Options"]
 
 
 class Mixer(Part):
-    """Base of all mixers. `make_linear` makes its matrices, so that lanes, precision and start values are taken care of.
+    """Base of all mixers. `make_linear` makes its matrices, and sees to lanes, precision and start values.
 
     `inner_point` says whether `forward(x, inner)` applies a norm `inner` (if given) to the input of the matrix that
     writes to the stream; that input has `self.inner_width` entries.

@@ -1,26 +1,25 @@
-"""Placements: where the norm stands relative to the residual sum. The equation is `forward`."""
+"""What all placements share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from normlab.catalogue import PLACEMENTS, Field, Options
+from normlab.catalogue import Options
 from normlab.model.part import Part, Site
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["PLACEMENTS", "Field", "Options", "Placement", "Post", "Pre"]
-
 
 class Placement(Part):
     """How one sublayer f and its norms join the stream x (S, B, T, D); each sublayer has a placement of its own.
 
-    norms        norms that a sublayer needs, of the stream's width
-    inner_norms  norms at the sublayer's inner point: `sublayer(x, norm)` applies one there
-    final_norm   whether a norm follows the last block when the config leaves that to the placement (`auto`)
-    ramped       whether `forward` sends every branch through `self.ramp`, as `model.residual_ramp` needs
+    norms         norms that a sublayer needs, of the stream's width
+    inner_norms   norms at the sublayer's inner point: `sublayer(x, norm)` applies one there
+    final_norm    whether a norm follows the last block when the config leaves that to the placement (`auto`)
+    ramped        whether `forward` sends every branch through `self.ramp`, as `model.residual_ramp` needs
+    without_norm  what it would be with norm `none`, as the end of a sentence, where such a net is refused
 
     `self.layer` (1 .. `self.depth`) and `self.depth` say which block it is in; `self.clock`, a tensor (1,) on the
     device, holds the number of the training step, 1, 2, ... (0 before the first)."""
@@ -29,6 +28,7 @@ class Placement(Part):
     inner_norms: ClassVar[int] = 0
     final_norm: ClassVar[bool] = False
     ramped: ClassVar[bool] = False
+    without_norm: ClassVar[str] = ""
     clock: Tensor
 
     def __init__(
@@ -52,37 +52,18 @@ class Placement(Part):
         """The branch y as it enters the sum: times min(t / T_l, 1) in a net with a residual ramp."""
         if self.ramp_steps is None:
             return y_SBTD
-        return y_SBTD * (self.clock / self.ramp_steps).clamp(max=1.0).to(y_SBTD.dtype)
+        return y_SBTD * (self.clock.double() / self.ramp_steps).clamp(max=1.0).to(y_SBTD.dtype)
 
     def profile(self, x_SBTD: Tensor, sublayer: Any, norms: Sequence[Any], carried: dict[str, Any]) -> Tensor:
         """`forward` once before training, on each lane's first batch, to set start values that hang on activations.
-        `carried` goes from one sublayer to the next."""
+        `carried` goes from one sublayer to the next. The clock stands at 0 here, so `self.ramp` gives 0."""
         return self(x_SBTD, sublayer, norms)
 
     def forward(self, x_SBTD: Tensor, sublayer: Any, norms: Sequence[Any]) -> Tensor:
         raise AssertionError("a placement defines forward")
 
-
-class Post(Placement):
-    """x = norm(x + f(x)): the sum itself is normalised, no final norm."""
-
-    title = "Post-LN"
-    source = "Vaswani et al. 2017, arXiv:1706.03762, section 3.1"
-    ramped = True
-
-    def forward(self, x_SBTD: Tensor, sublayer: Any, norms: Sequence[Any]) -> Tensor:
-        (norm,) = norms
-        return norm(x_SBTD + self.ramp(sublayer(x_SBTD)))
-
-
-class Pre(Placement):
-    """x = x + f(norm(x)): the stream is never normalised, a final norm follows."""
-
-    title = "Pre-LN"
-    source = "Xiong et al. 2020, arXiv:2002.04745, figure 1b"
-    final_norm = True
-    ramped = True
-
-    def forward(self, x_SBTD: Tensor, sublayer: Any, norms: Sequence[Any]) -> Tensor:
-        (norm,) = norms
-        return x_SBTD + self.ramp(sublayer(norm(x_SBTD)))
+    @classmethod
+    def refusal(cls, model: Any) -> str | None:
+        if model.norm == "none" and cls.without_norm:
+            return f"needs a norm: without one {cls.without_norm}"
+        return None

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter
 
 from normlab.analysis.canvas import colours, render
 from normlab.analysis.figure_measure import band, logarithmic, series, sheet
-from normlab.analysis.measured_mechanism import NORMS
+from normlab.analysis.measured_mechanism import titles
 from normlab.analysis.provenance import Provenance
 from normlab.measures import Measure
 
@@ -35,9 +35,10 @@ def by_step(measure: Measure, source: Provenance) -> Figure:
     rows = measure.values["collapse-mechanism"]["rows"]
     note = "Line: mean over the seeds; band: their range; a gap: not finite. The axis of steps is linear up to 10."
     title = f"inside a {measure.settings['spec']['model']['depth']}-layer net with and without LayerNorm"
+    norms = titles(measure)
     figure, axes = sheet(source, title, 2, 3, (3.0, 2.3), note, sharex=True)
     for axis, (key, words) in zip([axis for row in axes for axis in row], PANELS.items(), strict=True):
-        for (norm, label), (colour, style) in zip(NORMS.items(), colours(list(NORMS)), strict=True):
+        for (norm, label), (colour, style) in zip(norms.items(), colours(list(norms)), strict=True):
             band(axis, series(rows, "step", key, norm=norm), colour, label, linestyle=style)
         if key in _LOGARITHMIC:
             logarithmic(axis)
@@ -56,14 +57,15 @@ def by_layer(measure: Measure, source: Provenance) -> Figure:
     profiles = measure.values["collapse-mechanism"]["profiles"]
     note = "Line: mean over the seeds; band: their range; a gap: not finite. 0 is the embedding."
     title = "norm of the residual stream by layer"
-    figure, (axes,) = sheet(source, title, 1, len(NORMS), (3.6, 2.8), note, sharey=True, sharex=True)
+    norms = titles(measure)
+    figure, (axes,) = sheet(source, title, 1, len(norms), (3.6, 2.8), note, sharey=True, sharex=True)
     points = [
         {**profile, "layer": layer, "value": value}
         for profile in profiles
         for layer, value in enumerate(profile["norms"])
     ]
     steps = sorted({profile["step"] for profile in profiles})
-    for axis, (norm, label) in zip(axes, NORMS.items(), strict=True):
+    for axis, (norm, label) in zip(axes, norms.items(), strict=True):
         for step, (colour, style) in zip(steps, colours([str(step) for step in steps]), strict=True):
             band(axis, series(points, "layer", "value", norm=norm, step=step), colour, f"step {step}", linestyle=style)
         logarithmic(axis)

@@ -32,10 +32,11 @@ class Results:
     """Everything that a results folder holds.
 
     runs    a row a planned run, in the order of the plan: id, label, condition, seed, every dotted field of its spec,
-            a column for each axis of named variants, outcome, onset_step, onset_kind, onset_phase, onset_producer,
-            initial_loss, final_loss, best_loss (nats), best_step, steps, spikes, parameters, uniform, guess, floor
-            (nats), seconds, peak_memory_mb, device, commit, error. A run that is not there has outcome `missing`, one
-            that crashed `failed`.
+            the options that the study sets somewhere, a column for each axis of named variants, outcome, onset_step,
+            onset_kind, onset_phase, onset_producer, initial_loss, final_loss, best_loss (nats), best_step, steps,
+            spikes, parameters, uniform, guess, floor (nats), seconds, peak_memory_mb, device, commit, notes (a tuple:
+            what must be said of the run), error. A run that is not there has outcome `missing`, one that crashed
+            `failed`.
     labels  the same rows; a column an axis, with the label of the run's point on it
     """
 
@@ -134,36 +135,36 @@ def load(path: str | Path) -> Results:
         more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
         raise ResultsError(f"{root}: runs/{strays[0]}{more} not in manifest.json: runs of another study?")
     rows = []
-    thresholds = study.thresholds.model_dump(mode="json")
+    thresholds, options = study.thresholds.model_dump(mode="json"), reading.option_columns(study)
     fields: dict[tuple[str, ...], dict[str, Any]] = {}
     for run in planned:
-        row = {"id": run["id"], "label": run["label"], "seed": run["seed"]}
+        row = {"id": run["id"], "label": run["label"], "seed": run["seed"], "notes": ()}
+        cell = tuple(run["cell"][axis.name] for axis in study.axes)
+        if cell not in fields and (options or run["id"] not in finished):
+            fields[cell] = reading.planned_fields(root, manifest, study, run["cell"])
+        row |= fields.get(cell, {})
         if run["id"] in finished:
             rows.append(row | reading.finished_row(root, run["id"], thresholds))
-            continue
-        cell = tuple(run["cell"][axis.name] for axis in study.axes)
-        if cell not in fields:
-            fields[cell] = reading.planned_fields(study, run["cell"])
-        row |= fields[cell]
-        if run["id"] in failed:
+        elif run["id"] in failed:
             rows.append(row | {"outcome": "failed", "error": reading.last_line(root, run["id"])})
         else:
             rows.append(row | {"outcome": "missing"})
     labels = pd.DataFrame([run["cell"] for run in planned], columns=[axis.name for axis in study.axes], dtype=object)
-    results = Results(root, manifest, study, _tidy(rows, labels), labels)
+    results = Results(root, manifest, study, _tidy(rows, options, labels), labels)
     axes = [axis.name for axis in study.axes]
     rows_of_labels = list(labels.itertuples(index=False, name=None))
-    names = {row: results.name(axes, row) for row in dict.fromkeys(rows_of_labels)}
-    results.runs.insert(2, "condition", [names[row] for row in rows_of_labels])
+    conditions = {row: results.name(axes, row) for row in dict.fromkeys(rows_of_labels)}
+    results.runs.insert(2, "condition", [conditions[row] for row in rows_of_labels])
     return results
 
 
-def _tidy(rows: list[dict[str, Any]], labels: pd.DataFrame) -> pd.DataFrame:
+def _tidy(rows: list[dict[str, Any]], options: Sequence[str], labels: pd.DataFrame) -> pd.DataFrame:
     losses = [f"{key}_loss" for key in ("initial", "final", "best")] + ["uniform", "guess", "floor"]
     numbers = [*losses, "seconds", "peak_memory_mb"]
     onset = ["onset_step", "onset_kind", "onset_phase", "onset_producer"]
-    columns = ["id", "label", "seed", *run_fields(), "outcome", *onset, *losses[:3], "best_step", "steps", "spikes"]
-    columns += ["parameters", *losses[3:], "seconds", "peak_memory_mb", "device", "commit", *SWITCHES, "error"]
+    columns = ["id", "label", "seed", *run_fields(), *options, "outcome", *onset, *losses[:3]]
+    columns += ["best_step", "steps", "spikes", "parameters", *losses[3:], "seconds", "peak_memory_mb", "device"]
+    columns += ["commit", *SWITCHES, "notes", "error"]
     runs = pd.DataFrame(rows, columns=columns)
     runs = runs.astype({**dict.fromkeys(_INTEGERS, "Int64"), **dict.fromkeys(numbers, "float64")})
     for position, name in enumerate(name for name in labels if name not in runs):

@@ -7,13 +7,15 @@ from typing import Any
 
 import pandas as pd
 
+from normlab import catalogue
 from normlab.analysis.measured_text import by_seed, seeds_text
 from normlab.analysis.table import Table
+from normlab.catalogue import NORMS
 from normlab.measures import Measure
 
 # Words by the suffix of the keys.
 INITS = {"": "small_normal (default reading)", "_torch_init": "torch", "_xavier_init": "xavier (the paper's)"}
-PLACEMENTS = {"post": "Post-LN", "pre": "Pre-LN", "none": "no norm"}
+PLACEMENTS = {**{name: catalogue.PLACEMENTS.title(name) for name in ("post", "pre")}, "none": NORMS.title("none")}
 
 
 def tables(measure: Measure) -> list[Table]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from normlab.analysis.speed_text import ABSENT, NAMES, digits, faster_text, interval_text
+from normlab.analysis.speed_text import ABSENT, digits, faster_text, interval_text
 from normlab.analysis.table import Table
+from normlab.catalogue import NORMS
 from normlab.measures import Measure
 
 IMPLEMENTATIONS = ("handwritten", "native", "compiled")
@@ -35,7 +36,7 @@ def cells_table(measure: Measure) -> Table:
             if (shape, norm, direction, name) in cells
         }
         told = [_cell_text(timed.get(name), copies.get((shape, "copy"))) for name in IMPLEMENTATIONS]
-        rows.append([f"{shape} {NAMES[norm]} {direction}", *told, faster_text(timed)])
+        rows.append([f"{shape} {NORMS.title(norm)} {direction}", *told, faster_text(timed)])
     for (shape, kind), row in copies.items():
         rows.append([f"{shape} {kind}", f"{interval_text(row)}; {digits(row['gbps'])} GB/s", ABSENT, ABSENT, ABSENT])
     data = pd.DataFrame([_data(cell, copies) for cell in cells.values()])
@@ -43,8 +44,8 @@ def cells_table(measure: Measure) -> Table:
         f"Microseconds: median [20th, 80th percentile] over n blocks of calls. {'. '.join(measure.settings['passes'])}."
         " GB/s, and percent of the bandwidth of a copy beside it (above"
         " 100: the processor's cache). Copy: into memory that is there; clone: into new memory, as a norm's output is."
-        " identity: what calling and timing cost; nothing is subtracted. Fastest: the one whose whole interval lies"
-        f" below the others'.{_reasons(missing)}"
+        f" {NORMS.title('none')} (or identity): what calling and timing cost; nothing is subtracted. Fastest: the one"
+        f" whose whole interval lies below the others'.{_reasons(missing)}"
     )
     header = ["shape, norm, pass", *IMPLEMENTATIONS, "fastest"]
     return Table("speed_cells", "every implementation, norm and pass", header, rows, data, note)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from normlab.analysis.speed_text import ABSENT, NAMES, digits, faster_text, interval_text, share_text
+from normlab.analysis.speed_text import ABSENT, digits, faster_text, interval_text, share_text
 from normlab.analysis.table import Table
+from normlab.catalogue import NORMS
 from normlab.measures import Measure
 
 
@@ -16,11 +17,11 @@ def model_table(measure: Measure) -> Table:
     ln = next(row for row in found if row["norm"] == "layernorm")
     for row in found:
         own = row["norm"] == "layernorm"
-        faster = ABSENT if own else faster_text({NAMES[row["norm"]]: row, "LayerNorm": ln})
+        faster = ABSENT if own else faster_text({NORMS.title(of["norm"]): of for of in (row, ln)})
         gain, share = (ABSENT if none else share_text(row[key]) for none, key in _columns(row["norm"]))
         operations = sum(row[f"flops_{part}"] for part in ("products", "norms", "other"))
         flops = [f"{100 * row['flops_share']:.2g} %", f"{digits(operations / 1e6)} M"]
-        rows.append([NAMES[row["norm"]], interval_text(row), gain, faster, share, *flops])
+        rows.append([NORMS.title(row["norm"]), interval_text(row), gain, faster, share, *flops])
         data.append(
             {key: value for key, value in row.items() if not isinstance(value, dict)}
             | {f"faster_by_{key}": value for key, value in row["faster_by_than_layernorm"].items()}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
+
+import pandas as pd
 
 from normlab.analysis.frames import OUTCOMES, Results, finished
 
@@ -30,7 +33,7 @@ def provenance(results: Results) -> Provenance:
     return Provenance(
         name=results.study.name,
         question=results.study.question,
-        counts=(seeds_text(results), outcomes_text(results), *shortened_text(results)),
+        counts=(seeds_text(results), outcomes_text(results), *shortened_text(results), *notes_texts(results)),
         rules=(thresholds_text(results),),
         origin=f"{commit_text(results)}; {device_text(results)}",
         command=command_text(results),
@@ -59,6 +62,28 @@ def shortened_text(results: Results) -> list[str]:
     """`shortened: 300 of 3000 training steps, ...` for a study of a quick reproduction; nothing otherwise."""
     cut = results.manifest.get("shortened")
     return [f"shortened: {'; '.join(map(str, cut))}"] if isinstance(cut, list) and cut else []
+
+
+def notes_texts(results: Results) -> list[str]:
+    """`leaks the future: 6 of 12 runs (model.norm=batchnorm)`: what must be said of some runs, a clause a note, with
+    the points of as few axes as tell these runs from all others."""
+    runs = finished(results.runs)
+    notes = dict.fromkeys(note for noted in runs["notes"] for note in noted)
+    return [_note_text(results, runs, note) for note in notes]
+
+
+def _note_text(results: Results, runs: pd.DataFrame, note: str) -> str:
+    noted = runs["notes"].map(lambda notes: note in notes).astype(bool)
+    if noted.all():
+        return f"{note}: all {len(runs)} runs" if len(runs) > 1 else note
+    labels = results.labels.loc[runs.index]
+    points = {axis: list(dict.fromkeys(labels.loc[noted, axis])) for axis in results.varied}
+    for axes in (some for count in range(1, len(points) + 1) for some in combinations(points, count)):
+        inside = labels[list(axes)].isin({axis: points[axis] for axis in axes}).all(axis=1)
+        if not (inside & ~noted).any():
+            at = " and ".join(f"{axis}={listed(points[axis])}" for axis in axes)
+            return f"{note}: {noted.sum()} of {len(runs)} runs ({at})"
+    return f"{note}: {noted.sum()} of {len(runs)} runs"
 
 
 def thresholds_text(results: Results) -> str:
@@ -114,5 +139,5 @@ def command_text(results: Results) -> str:
 
 def origin_text(results: Results) -> str:
     """One line for a figure's foot: seeds, outcomes, commit, device, command."""
-    parts = [seeds_text(results), outcomes_text(results), *shortened_text(results)]
-    return " · ".join([*parts, commit_text(results), device_text(results), command_text(results)])
+    counts = provenance(results).counts
+    return " · ".join([*counts, commit_text(results), device_text(results), command_text(results)])

@@ -5,21 +5,24 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import reduce
+from operator import attrgetter, getitem
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from pydantic import ValidationError
 
 from normlab import store
+from normlab.catalogue import CATALOGUES
 from normlab.config.engine import SWITCHES
 from normlab.config.fields import run_fields, set_fields
-from normlab.config.schema import Study
-from normlab.manifests import ResultsError, read_manifest, read_object, read_study
+from normlab.config.schema import NAMED, OPTIONS, RunSpec, Study
+from normlab.manifests import NAME, ResultsError, names_of_plugins, read_manifest, read_object, read_study
 
-__all__ = ["ResultsError", "Taken", "finished_row", "last_line", "planned_fields", "read_curve", "read_taken"]
-__all__ += ["read_manifest", "read_object", "read_study"]
+__all__ = ["ResultsError", "Taken", "finished_row", "last_line", "option_columns", "planned_fields", "read_curve"]
+__all__ += ["read_manifest", "read_object", "read_study", "read_taken"]
 
 CURVE = {"step": "int64", "train_loss": "float64", "grad_norm": "float64", "val_loss": "float64"}
 ACTIVATIONS = {"step": "int64", "layer": "int64", "rms": "float64"}
@@ -37,6 +40,14 @@ class Taken:
     rms: np.ndarray
 
 
+def option_columns(study: Study) -> list[str]:
+    """Dotted names of the options that the study sets somewhere."""
+    base = study.base.model_dump()
+    named = [f"{path}.{option}" for path in OPTIONS for option in value_at(base, path)]
+    named += [name for axis in study.axes for point in axis.points for name in point.settings]
+    return list(dict.fromkeys(name for name in named if name.rpartition(".")[0] in OPTIONS))
+
+
 def finished_row(root: Path, run_id: str, thresholds: Mapping[str, Any]) -> dict[str, Any]:
     """The row of a run that is there; `thresholds`: the study's, as JSON."""
     folder = root / "runs" / run_id
@@ -49,6 +60,7 @@ def finished_row(root: Path, run_id: str, thresholds: Mapping[str, Any]) -> dict
         onset, loss = run["onset"] or {}, run["loss"]
         return {
             **_leaves(run["spec"]),
+            **_built_options(run["built"]),
             "outcome": run["outcome"],
             **{f"onset_{key}": onset.get(key) for key in ("step", "kind", "phase", "producer")},
             **{f"{key}_loss": loss[key] for key in ("initial", "final", "best")},
@@ -59,26 +71,44 @@ def finished_row(root: Path, run_id: str, thresholds: Mapping[str, Any]) -> dict
             **{key: run["task"][key] for key in ("uniform", "guess", "floor")},
             **{key: timing.get(key) for key in ("seconds", "peak_memory_mb", "device", "commit")},
             **{key: bool(timing.get(key, False)) for key in SWITCHES},
+            "notes": tuple(map(str, run.get("notes") or ())),
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise ResultsError(f"{folder / 'run.json'}: not a run's record: no {error}") from error
 
 
 def _leaves(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: spec[section][field] for name, section, field in _paths()}
+    return {name: value_at(spec, name) for name in run_fields()}
 
 
-@cache
-def _paths() -> tuple[tuple[str, str, str], ...]:
-    return tuple((name, *name.split(".")) for name in run_fields())  # type: ignore[misc]
+def value_at(tree: Mapping[str, Any], name: str) -> Any:
+    """The value at a dotted name."""
+    return reduce(getitem, name.split("."), tree)
 
 
-def planned_fields(study: Study, cell: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of every run of a cell, from the study alone."""
+def planned_fields(root: Path, manifest: Mapping[str, Any], study: Study, cell: Mapping[str, str]) -> dict[str, Any]:
+    """The fields and options of every run of a cell, from the study alone; of an entry of a plugin that is not imported
+    only those options that are set."""
     settings: dict[str, Any] = {}
     for axis in study.axes:
         settings |= next((point.settings for point in axis.points if point.label == cell[axis.name]), {})
-    return _leaves(set_fields(study.base.model_dump(mode="json"), settings))
+    try:
+        with names_of_plugins(manifest):
+            spec = RunSpec.model_validate(set_fields(study.base.model_dump(), settings))
+    except ValidationError as error:
+        raise ResultsError(f"{root / NAME}: study: {error.errors()[0]['msg']} (at {dict(cell)})") from error
+    options = {path: attrgetter(path)(spec).all() for path in OPTIONS}
+    return _leaves(spec.model_dump(mode="json")) | _dotted(options)
+
+
+def _built_options(built: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a run's entries were built with, defaults included, by dotted name."""
+    options = built.get("options") or {}
+    return _dotted({path: options.get(CATALOGUES[NAMED[of]].singular) or {} for path, of in OPTIONS.items()})
+
+
+def _dotted(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{path}.{name}": value for path, of_entry in options.items() for name, value in of_entry.items()}
 
 
 def last_line(root: Path, run_id: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-NAMES = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "dyt": "DyT", "identity": "identity", "none": "none"}
 NO_WINNER = "no winner"
 ABSENT = "–"
 FEWEST = 3  # values that make an interval

@@ -221,6 +221,7 @@ def reach_table(results: Results) -> Table:
 def runs_table(results: Results) -> Table:
     """A row a run. Times and memory stay out: tables are the same bytes wherever the runs were made."""
     data = results.runs.drop(columns=["seconds", "peak_memory_mb", "device", "commit"])
+    data["notes"] = data["notes"].map("; ".join)
     rows = [[_cell(run[key]) for key in _RUN_COLUMNS] for run in data.to_dict("records")]
     header = list(_RUN_COLUMNS.values())
     return Table("runs", "every run", header, rows, data, "Losses in nats; – where there is none.")

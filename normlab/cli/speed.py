@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from normlab.cli.choices import takes
-from normlab.cli.options import Json, Quiet, Verbose
+from normlab.cli.options import Json, Plugins, Quiet, Verbose
 from normlab.cli.studies import MeasureOverwrite, Measuring, measure_command
+from normlab.config.plugins import load_plugins
 
 if TYPE_CHECKING:
     from normlab.studies.params import Shape
@@ -58,6 +59,7 @@ def params(
     preset: Annotated[
         str | None, typer.Option("--preset", metavar="MODEL", help="llama-2-7b, gpt2 or toy instead of the defaults.")
     ] = None,
+    plugins: Plugins = (),  # type: ignore[assignment]
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Also write the counts into this results folder.")
     ] = None,
@@ -66,8 +68,10 @@ def params(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Count the parameters and reductions of a model's norms: LayerNorm, RMSNorm, DyT."""
+    """Count the parameters and reductions of a model's norms, with each norm of the catalogue in turn."""
     from normlab.studies import params as study
+
+    load_plugins(plugins)
 
     numbers = {"width": width, "depth": depth, "norms_per_layer": norms_per_layer}
     given = {name: value for name, value in numbers.items() if value is not None}
@@ -75,6 +79,7 @@ def params(
     words = ["normlab", "params", *(["--preset", preset] if preset is not None else [])]
     words += [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words += [] if final_norm is None else ["--final-norm" if final_norm else "--no-final-norm"]
+    words += [word for plugin in plugins for word in ("--plugins", plugin)]
     if output is None:
         _print_counts(shape, shlex.join(words), json)
         return

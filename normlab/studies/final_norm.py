@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from normlab.config.schema import ModelSpec, RunSpec
 from normlab.model.decoder import Block, Decoder, build
-from normlab.model.norms import Identity
+from normlab.model.norms.base import Identity
 
 PROBE = 8.0  # factor on the stream behind the last block
 HELD = 0.5  # a module that lets less than this share of the factor through is a norm; DyT lets a quarter through
@@ -45,7 +45,7 @@ def inspect_final_norm(model: Decoder | RunSpec) -> FinalNormReport:
     _, enlarged = _watch(decoder, last, PROBE)
     response = float(enlarged.norm() / plain.norm())
     final = before not in set(last.modules()) and response < HELD * PROBE
-    wanted = bool(last.placement.final_norm)
+    wanted = bool(last.ffn_placement.final_norm)
     held = any(not isinstance(norm, Identity) for norm in last.ffn_norms)
     vain = final and held and not wanted
     return FinalNormReport(

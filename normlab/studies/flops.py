@@ -1,21 +1,18 @@
 """Operations of one training step of the toy, by formula: matrix products, norms, the rest.
 
 Every addition, multiplication, division, root and transcendental function of one element counts as one; a multiply-add
-in a matrix product as two. What a token does once (its scale), not once an element, is left out.
+in a matrix product as two. What a token does once (its scale), not once an element, is left out. What a norm takes
+stands in its class, `operations`.
 """
 
 from __future__ import annotations
 
-from normlab.config.schema import RunSpec
-from normlab.model.decoder import final_norm_name
-from normlab.model.placements import PLACEMENTS
+import torch
 
-# An element's operations in a norm, forward and backward (gradients of x, gain, bias and slope; x^ is the unit vector).
-# LayerNorm forward: sum, centre, square, sum, scale, gain, bias. Backward: bias 1, gain 2, g * gain 1, its mean 1, its
-# mean with x^ 2, and x 4.  RMSNorm forward: square, sum, scale, gain. Backward: gain 2, g * gain 1, mean with x^ 2,
-# x 3.  DyT forward: slope, tanh, gain, bias. Backward: bias 1, gain 2, g * gain 1, through tanh 3, slope 2, x 1.
-NORM_FORWARD = {"layernorm": 7, "rmsnorm": 4, "dyt": 4, "none": 0}
-NORM_BACKWARD = {"layernorm": 11, "rmsnorm": 8, "dyt": 10, "none": 0}
+from normlab.config.schema import RunSpec
+from normlab.model.decoder import Decoder
+from normlab.model.norms import Norm
+
 GELU = 4 + 8  # x (1 + erf(x / c)) / 2; backward its density as well
 CROSS_ENTROPY = 4 + 2  # an element of the logits: shift, exp, sum, log-softmax; backward softmax - target
 ADAM = 13  # a parameter: two moments, root, eps, division, update; see `Adam` in train/optim.py
@@ -33,11 +30,10 @@ def product_flops(spec: RunSpec) -> dict[str, int]:
 
 
 def norm_flops(spec: RunSpec) -> int:
-    """All norms of one step, forward and backward."""
-    m = spec.model
-    norms = [m.norm] * (2 * m.depth * PLACEMENTS[m.placement].norms) + [final_norm_name(m)]
-    elements = spec.train.batch * spec.task.length * m.width
-    return sum(elements * (NORM_FORWARD[norm] + NORM_BACKWARD[norm]) for norm in norms)
+    """All norms of one step, forward and backward, as the net is built."""
+    with torch.device("meta"):
+        norms = [module for module in Decoder(spec).modules() if isinstance(module, Norm)]
+    return spec.train.batch * spec.task.length * sum(norm.width * sum(norm.operations) for norm in norms)
 
 
 def step_flops(spec: RunSpec, parameters: int) -> dict[str, int]:

@@ -28,6 +28,7 @@ from normlab.studies.numerics_nets import (
 )
 from normlab.studies.numerics_precision import fp16_eps
 from normlab.studies.numerics_printed import PRINTED, agrees
+from normlab.studies.params import norm_parameters
 
 QUESTION = "Do the article's seeded experiments on untrained nets give the printed numbers?"
 Values = dict[str, Any]
@@ -118,9 +119,7 @@ def rms_parameters() -> Values:
     """3.4: parameters of both norms at width 1024; seed 0, x (64, 128, 1024): mean square of RMSNorm's output."""
     with seeded(0):
         square = float(normalise("rmsnorm", torch.randn(64, 128, 1024)).square().mean())
-    counts = {
-        s: sum(p.numel() for p in NORMS[n](1024).parameters()) for s, n in (("ln", "layernorm"), ("rms", "rmsnorm"))
-    }
+    counts = {short: norm_parameters(name, 1024) for short, name in (("ln", "layernorm"), ("rms", "rmsnorm"))}
     return {**counts, "rms_output_mean_square": square}
 
 
@@ -150,9 +149,8 @@ def qknorm_parameters() -> Values:
     """5.1: parameters that QK-norm adds to a layer of width 4096 with 32 heads, built and counted: one RMSNorm of head
     width for the queries and one for the keys, shared by the heads."""
     width, heads = 4096, 32
-    added = sum(p.numel() for _ in ("query", "key") for p in NORMS["rmsnorm"](width // heads).parameters())
     return {
-        "added_parameters": added,
+        "added_parameters": 2 * norm_parameters("rmsnorm", width // heads),
         "two_d": 2 * width,
         "two_d_k": 2 * (width // heads),
         "width": width,
@@ -162,7 +160,8 @@ def qknorm_parameters() -> Values:
 
 def eps_defaults() -> Values:
     """7.1: the eps that our norms start with, beside torch's LayerNorm."""
-    return {"rms": NORMS["rmsnorm"](1).eps, "ln": NORMS["layernorm"](1).eps, "torch_ln": nn.LayerNorm(1).eps}
+    ours = {short: NORMS[name].Options().eps for short, name in (("rms", "rmsnorm"), ("ln", "layernorm"))}
+    return {**ours, "torch_ln": nn.LayerNorm(1).eps}
 
 
 def layernorm_geometry() -> Values:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.model.norms import NORMS
+from normlab.model.part import make
 
 
 @contextmanager
@@ -24,8 +25,9 @@ def seeded(seed: int) -> Iterator[None]:
 
 def normalise(name: str, x: Tensor) -> Tensor:
     """A fresh norm of our catalogue over the last axis of `x` of any shape."""
-    norm = NORMS[name](x.shape[-1]).to(x.dtype)
-    return norm(x.reshape(1, 1, -1, x.shape[-1])).reshape(x.shape).detach()
+    norm = make(NORMS, name, x.shape[-1]).to(x.dtype)
+    y: Tensor = norm(x.reshape(1, 1, -1, x.shape[-1]))
+    return y.reshape(x.shape).detach()
 
 
 def token_norm(x: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""Parameters and reductions of a model's norms, counted; no torch.
+"""Parameters and reductions of a model's norms: every norm of the catalogue, built without memory and counted.
 
 A reduction is a sum over a token's width in the forward pass: LayerNorm takes two (mean, variance), RMSNorm one (mean
 square), DyT none.
@@ -6,32 +6,41 @@ square), DyT none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from normlab.catalogue import NORMS, PLACEMENTS
 from normlab.config.errors import ConfigError
-from normlab.config.schema import RunSpec
+from normlab.config.schema import ModelSpec, RunSpec
+from normlab.model.decoder import Decoder, final_norm_name
+from normlab.model.part import CannotBuild, make
 
 QUESTION = "How many parameters and reductions do a model's norms take, and what does RMSNorm save?"
 
-REDUCTIONS = {"layernorm": 2, "rmsnorm": 1, "dyt": 0, "none": 0}
 LARGEST = 10**9  # of each number that is asked for
 
 
 def norm_parameters(norm: str, width: int) -> int:
-    """Parameters of one norm: gain and bias, gain, gain and bias and one slope, nothing."""
-    return {"layernorm": 2 * width, "rmsnorm": width, "dyt": 2 * width + 1, "none": 0}[norm]
+    """Parameters of one norm of the catalogue; ConfigError for a user's that cannot be built."""
+    try:
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in make(NORMS, norm, width).parameters())
+    except CannotBuild as error:
+        raise ConfigError([str(error)]) from error
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the counts depend on. `final_norm` is the kind of norm before the head, `same` as in the layers, or `none`;
-    `norm` is the model's own norm and `total` its parameters in all, where they are known."""
+    """What the counts depend on. `placement` and `final_norm` are as in a config and say which norm stands before the
+    head; `norm` is the model's own norm and `total` its parameters in all, where they are known."""
 
     width: int = 4096
     depth: int = 32
     norms_per_layer: int = 2
     final_norm: str = "none"
+    placement: str = "pre"
     norm: str | None = None
     total: int | None = None
 
@@ -51,51 +60,50 @@ class Shape:
 ARTICLE = Shape()  # section 6.4: d = 4096, 32 layers, two norms a layer, nothing said of a final norm
 
 
-def final_parameters(shape: Shape, norm: str) -> int:
-    """Parameters of the norm before the head, in a model whose layers have `norm`."""
-    return norm_parameters(norm if shape.final_norm == "same" else shape.final_norm, shape.width)
+def final_norm(shape: Shape, norm: str) -> str:
+    """The norm before the head, in a model whose layers have `norm`."""
+    # Not checked: norms are counted even where such a net would be refused.
+    model = ModelSpec.model_construct(norm=norm, placement=shape.placement, final_norm=shape.final_norm)
+    return final_norm_name(model)
 
 
 def model_parameters(shape: Shape, norm: str) -> int:
     """Parameters of all norms of the model."""
     in_layers = shape.depth * shape.norms_per_layer * norm_parameters(norm, shape.width)
-    return in_layers + final_parameters(shape, norm)
+    return in_layers + norm_parameters(final_norm(shape, norm), shape.width)
 
 
 def toy() -> Shape:
     """The net of the trained studies, from the defaults of the configuration."""
     spec = RunSpec()
-    m, vocab = spec.model, spec.task.vocab
-    final = {"auto": "layernorm" if m.placement == "pre" else "none"}.get(m.final_norm, m.final_norm)
-    shape = Shape(m.width, m.depth, 2, final, m.norm)
-    linears = (m.width + 1) * m.width + (m.width + 1) * m.hidden + (m.hidden + 1) * m.width
-    norms = model_parameters(shape, m.norm)
-    return replace(shape, total=2 * vocab * m.width + m.depth * linears + norms)
+    m = spec.model
+    with torch.device("meta"):
+        total = sum(parameter.numel() for parameter in Decoder(spec).parameters())
+    return Shape(m.width, m.depth, 2 * PLACEMENTS[m.placement].norms, m.final_norm, m.placement, m.norm, total)
 
 
 # LLaMA 2 7B: arXiv:2307.09288 (RMSNorm before both sublayers and before the head). GPT-2 small: Radford et al. 2019.
 PRESETS = {
-    "llama-2-7b": Shape(4096, 32, 2, "same", "rmsnorm", 6_738_415_616),
-    "gpt2": Shape(768, 12, 2, "same", "layernorm", 124_439_808),
-    "toy": toy(),
+    "llama-2-7b": Shape(4096, 32, 2, "same", norm="rmsnorm", total=6_738_415_616),
+    "gpt2": Shape(768, 12, 2, "same", norm="layernorm", total=124_439_808),
 }
 
 
 def preset(name: str) -> Shape:
     """The shape of a known model; ConfigError, one line, for an unknown name."""
-    if name not in PRESETS:
-        raise ConfigError([f"--preset: expected one of {', '.join(PRESETS)}, got '{name}'"])
-    return PRESETS[name]
+    known = [*PRESETS, "toy"]
+    if name not in known:
+        raise ConfigError([f"--preset: expected one of {', '.join(known)}, got '{name}'"])
+    return toy() if name == "toy" else PRESETS[name]
 
 
 def count(shape: Shape, norm: str) -> dict[str, Any]:
     """One row: parameters per norm, layer and model, saved against LayerNorm, share of the whole model (None where the
     whole is not known), reductions of a token's forward pass per norm, layer and model."""
-    model, each = model_parameters(shape, norm), REDUCTIONS[norm]
+    model, each = model_parameters(shape, norm), NORMS[norm].reductions
     share = None
     if shape.total is not None and shape.norm is not None:
         share = model / (shape.total - model_parameters(shape, shape.norm) + model)
-    final = REDUCTIONS[norm if shape.final_norm == "same" else shape.final_norm]
     return {
         "norm": norm,
         "per_norm": norm_parameters(norm, shape.width),
@@ -105,7 +113,7 @@ def count(shape: Shape, norm: str) -> dict[str, Any]:
         "share": share,
         "reductions_per_norm": each,
         "reductions_per_layer": shape.norms_per_layer * each,
-        "reductions_model": shape.depth * shape.norms_per_layer * each + final,
+        "reductions_model": shape.depth * shape.norms_per_layer * each + NORMS[final_norm(shape, norm)].reductions,
     }
 
 
@@ -123,7 +131,7 @@ def article_values() -> dict[str, Any]:
 
 def measure(shape: Shape = ARTICLE) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings and values of the counts at `shape`, beside the article's."""
-    settings = {
+    settings: dict[str, Any] = {
         "width": shape.width,
         "depth": shape.depth,
         "norms_per_layer": shape.norms_per_layer,
@@ -131,5 +139,7 @@ def measure(shape: Shape = ARTICLE) -> tuple[dict[str, Any], dict[str, Any]]:
         "model_norm": shape.norm,
         "model_parameters": shape.total,
     }
-    rows = [count(shape, norm) for norm in REDUCTIONS]
+    if NORMS.added:
+        settings["entries"] = {"norms": {norm: {"title": NORMS.title(norm)} for norm in NORMS.added}}
+    rows = [count(shape, norm) for norm in NORMS]
     return settings, article_values() | {"counts": {"rows": rows}}

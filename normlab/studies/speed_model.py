@@ -10,6 +10,7 @@ import numpy as np
 from normlab.config.schema import ModelSpec, OptimSpec, RunSpec
 from normlab.studies.flops import norm_share, step_flops
 from normlab.studies.speed_clock import Call, saved, summary
+from normlab.studies.speed_norms import TIMED
 from normlab.studies.speed_shapes import Pace, Subject, visit
 from normlab.train.stack import Stack
 from normlab.train.tasks import TASKS, TrainingData
@@ -23,8 +24,7 @@ WIDTHS = (64, 256, 1024, 4096)  # of the share of the operations, by formula alo
 def specs() -> dict[str, RunSpec]:
     """The default net by norm. `none` has none anywhere, the final one included: what the others take longer than it
     is the time of their norms."""
-    nets = {norm: ModelSpec(norm=norm) for norm in ("layernorm", "rmsnorm", "dyt")}
-    nets["none"] = ModelSpec(norm="none", final_norm="none")
+    nets = {norm: ModelSpec(norm=norm, final_norm="none" if norm == "none" else "auto") for norm in TIMED}
     return {norm: RunSpec(model=model, optim=OptimSpec(lr=RATE)) for norm, model in nets.items()}
 
 

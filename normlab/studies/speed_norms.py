@@ -1,4 +1,4 @@
-"""The norms that are timed: written out by hand, from `torch.nn`, and compiled. One token is the last axis, D wide."""
+"""The norms that are timed: written out by hand, from `torch.nn`, and compiled. One lane: x is (1, B, T, D)."""
 
 from __future__ import annotations
 
@@ -8,71 +8,31 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-NORMS = ("layernorm", "rmsnorm", "dyt", "identity")
+from normlab.catalogue import NORMS
+from normlab.model.norms.layernorm import LayerNorm
+from normlab.model.part import as_module
+
+# The norms of the article, DyT, and none: what is left is the cost of calling and of timing.
+TIMED = ("layernorm", "rmsnorm", "dyt", "none")
 IMPLEMENTATIONS = ("handwritten", "native", "compiled")
 PASSES = ("forward", "backward", "both")
 
 
-class LayerNorm(nn.Module):
-    """g (x - mean) / sqrt(var + eps) + b, biased variance, one torch operation after the other."""
+class WrittenLayerNorm(LayerNorm):
+    """The catalogue's calls torch's kernel; this one is written out, one torch operation after the other."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.gain, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        centred = x - x.mean(-1, keepdim=True)
-        scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-5)
+    def normalise(self, x_SBTD: Tensor) -> Tensor:
+        centred = x_SBTD - x_SBTD.mean(-1, keepdim=True)
+        scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + self.options.eps)
         return centred * scale * self.gain + self.bias
 
 
-class RMSNorm(nn.Module):
-    """g x / sqrt(mean(x^2) + eps), one torch operation after the other."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.gain = nn.Parameter(torch.ones(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * self.gain
+HANDWRITTEN = {norm: NORMS[norm] for norm in TIMED} | {"layernorm": WrittenLayerNorm}
 
 
-class DyT(nn.Module):
-    """g tanh(a x) + b."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.alpha = nn.Parameter(torch.full((), 0.5))
-        self.gain, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.alpha * x) * self.gain + self.bias
-
-
-class Identity(nn.Module):
-    """x itself: what is left is the cost of calling and of timing."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x
-
-
-HANDWRITTEN = {"layernorm": LayerNorm, "rmsnorm": RMSNorm, "dyt": DyT, "identity": Identity}
-
-
-def native(norm: str, width: int) -> nn.Module | None:
-    """torch's own module, with the eps of the handwritten one; None where torch has none."""
-    match norm:
-        case "layernorm":
-            return nn.LayerNorm(width, eps=1e-5)
-        case "rmsnorm":
-            return nn.RMSNorm(width, eps=1e-6)
-        case "identity":
-            return nn.Identity()
-        case _:
-            return None
+def handwritten(norm: str, width: int) -> nn.Module:
+    """The norm written in torch's operations; but for LayerNorm it is that of the catalogue."""
+    return as_module(HANDWRITTEN[norm])(width)
 
 
 class Cell(NamedTuple):
@@ -90,7 +50,7 @@ LN, RMS, DYT = (
     Cell("handwritten", "dyt", "forward"),
 )
 HEADLINES = (LN, RMS, DYT)
-ALL = tuple(Cell(i, n, p) for n in NORMS for p in PASSES for i in IMPLEMENTATIONS)
+ALL = tuple(Cell(i, n, p) for n in TIMED for p in PASSES for i in IMPLEMENTATIONS)
 
 
 class Absent(Exception):
@@ -100,12 +60,12 @@ class Absent(Exception):
 def build(cell: Cell, width: int, device: str) -> Callable[[Tensor], Tensor]:
     """The norm of a cell, on the device; `Absent` if there is no such implementation. Compiling waits for a call."""
     if cell.implementation == "native":
-        module = native(cell.norm, width)
-        if module is None:
-            raise Absent(f"torch.nn has no {cell.norm}")
-        return module.to(device)
-    handwritten = HANDWRITTEN[cell.norm](width).to(device)
-    return compiled(handwritten) if cell.implementation == "compiled" else handwritten
+        native: nn.Module | None = NORMS[cell.norm].native(width)
+        if native is None:
+            raise Absent("torch.nn has no such norm")
+        return native.to(device)
+    written = handwritten(cell.norm, width).to(device)
+    return compiled(written) if cell.implementation == "compiled" else written
 
 
 def compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -133,6 +93,6 @@ def prepare(norm: Callable[[Tensor], Tensor], direction: str, x: Tensor, grad: T
 def error_against_formula(norm: Callable[[Tensor], Tensor], name: str, x: Tensor) -> float:
     """Largest difference from the formula in float64, over the first eight tokens."""
     # Gradients are recorded as in the calls that are timed: without them a compiled norm would be compiled again.
-    got = norm(x)[0, :8].detach().double()
-    formula = HANDWRITTEN[name](x.shape[-1]).to(x.device).double()
-    return float((got - formula(x[0, :8].detach().double())).detach().abs().max())
+    got = norm(x)[:, :1, :8].detach().double()
+    formula = handwritten(name, x.shape[-1]).to(x.device).double()
+    return float((got - formula(x[:, :1, :8].detach().double())).detach().abs().max())

@@ -81,7 +81,7 @@ def _copy_gbps(at: AtShape, kind: str) -> float:
 
 def _cell(shape: Shape, cell: Cell, timed: Timed) -> dict[str, Any]:
     row: dict[str, Any] = {"shape": shape.name, **_named(cell), **_times(timed)}
-    row["gbps"] = None if cell.norm == "identity" else moved_bytes(shape, cell.direction) / row["median_us"] / 1e3
+    row["gbps"] = None if cell.norm == "none" else moved_bytes(shape, cell.direction) / row["median_us"] / 1e3
     return row | {"rounds": len(timed.by_round), "max_abs_error": timed.error}
 
 

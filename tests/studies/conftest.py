@@ -2,8 +2,8 @@
 
 import pytest
 
+from normlab.model.norms.base import Identity
 from normlab.studies import speed_norms
-from normlab.studies.speed_norms import HANDWRITTEN
 
 
 @pytest.fixture
@@ -14,6 +14,6 @@ def no_compiler(monkeypatch):
         def call(x):
             raise RuntimeError("no C++\n  compiler Set TORCHDYNAMO_VERBOSE=1")
 
-        return module if isinstance(module, HANDWRITTEN["identity"]) else call
+        return module if isinstance(module, Identity) else call
 
     monkeypatch.setattr(speed_norms, "compiled", refuse)

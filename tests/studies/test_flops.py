@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from normlab.config.schema import ModelSpec, RunSpec, TaskSpec, TrainSpec
-from normlab.studies.flops import NORM_BACKWARD, NORM_FORWARD, norm_flops, norm_share, product_flops, step_flops
+from normlab.studies.flops import norm_flops, norm_share, product_flops, step_flops
 from normlab.studies.speed_model import specs, step_call
 from normlab.train.stack import Stack
 
@@ -30,7 +30,8 @@ def test_operations_of_the_norms():
     elements = 32 * 16 * 64
     assert norm_flops(spec) == elements * (6 * (4 + 8) + (7 + 11))  # six RMSNorms, and the final LayerNorm
     assert norm_flops(specs()["none"]) == 0
-    assert NORM_FORWARD.keys() == NORM_BACKWARD.keys()
+    post = RunSpec(model=ModelSpec(depth=3, placement="post"))
+    assert norm_flops(post) == elements * 6 * (7 + 11)  # and none behind the blocks
     flops = step_flops(spec, 1000)
     assert norm_share(flops) == flops["norms"] / (flops["products"] + flops["norms"] + flops["other"])
 

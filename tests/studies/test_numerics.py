@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from normlab.catalogue import NORMS
 from normlab.config.schema import ModelSpec, RunSpec
 from normlab.model.decoder import build
+from normlab.model.part import make
 from normlab.studies import numerics, numerics_nearest
 from normlab.studies.final_norm import inspect_final_norm
 from normlab.studies.numerics_nets import linear_stack, residual_gradients, seeded, token_norm
@@ -119,7 +121,7 @@ def test_the_check_looks_at_the_net_and_not_at_its_names():
     """The norm put out of action behind its name is missing; one that hides in another place is found."""
     decoder = build([RunSpec(model=ModelSpec(depth=1, width=8, hidden=8, init="torch"))])
     assert inspect_final_norm(decoder).response == pytest.approx(1, abs=1e-3)
-    norm, decoder.final_norm = decoder.final_norm, type(decoder.final_norm).__mro__[1](8)  # the bare base class: y = x
+    norm, decoder.final_norm = decoder.final_norm, make(NORMS, "none", 8)
     bare = inspect_final_norm(decoder)
     assert bare.response == pytest.approx(8) and not bare.has_final_norm
     decoder.final_norm = nn.Sequential(nn.Identity(), norm)

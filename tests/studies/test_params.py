@@ -1,18 +1,29 @@
 """Counts of parameters and reductions, against the article's printed ones and against a net that is built."""
 
 import json
-import subprocess
-import sys
+from dataclasses import replace
 
 import pytest
+from registered import only_here
 
+from normlab.analysis.measured_params import tables
+from normlab.catalogue import NORMS
 from normlab.cli import main
+from normlab.config.plugins import load_plugins
 from normlab.config.schema import ModelSpec, RunSpec
 from normlab.measures import read_measure
 from normlab.model.decoder import build
 from normlab.model.norms import Norm
-from normlab.studies import params
-from normlab.studies.params import ARTICLE, PRESETS, Shape, article_values, count
+from normlab.studies.params import (
+    ARTICLE,
+    PRESETS,
+    Shape,
+    article_values,
+    count,
+    final_norm,
+    norm_parameters,
+    preset,
+)
 
 
 def test_the_articles_setting_gives_the_articles_counts():
@@ -28,15 +39,15 @@ def test_the_articles_setting_gives_the_articles_counts():
     }
 
 
-@pytest.mark.parametrize("norm", list(params.REDUCTIONS))
+@pytest.mark.parametrize("norm", list(NORMS))
 def test_the_toy_counts_as_it_is_built(norm):
     decoder = build([RunSpec(model=ModelSpec(norm=norm))])
     built = sum(p.numel() for m in decoder.modules() if isinstance(m, Norm) for p in m.parameters())
-    assert count(PRESETS["toy"], norm)["model"] == built
+    assert count(preset("toy"), norm)["model"] == built
     whole = sum(p.numel() for p in decoder.parameters())
     if norm == RunSpec().model.norm:
-        assert PRESETS["toy"].total == whole
-    assert count(PRESETS["toy"], norm)["share"] == built / whole
+        assert preset("toy").total == whole
+    assert count(preset("toy"), norm)["share"] == built / whole
 
 
 def test_a_final_norm_counts_once_and_of_its_own_kind():
@@ -102,7 +113,62 @@ def test_bad_numbers_are_one_line(words, told, capsys):
     assert told in said.err and said.err.count("\n") == 1 and not said.out
 
 
-def test_counting_needs_no_torch():
-    code = "import sys; from normlab.cli import main; main(['params']); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    assert ARTICLE.check() is ARTICLE
+PLUGIN = """
+from normlab.model.norms import NORMS, Norm
+
+class Halved(Norm):
+    \"\"\"A gain for every other entry.\"\"\"
+
+    title = "half a norm"
+    source = "a test"
+    reductions = 3
+    final = "rmsnorm"
+
+    def start(self, width):
+        self.gain = self.vector(width // 2, 1.0)
+
+class Odd(Norm):
+    def start(self, width):
+        raise ValueError("an even width, please")
+
+NORMS["halved"] = Halved
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    file = tmp_path / "halved.py"
+    file.write_text(PLUGIN)
+    with only_here():
+        yield file
+
+
+def test_a_users_norm_is_counted_and_keeps_its_title(plugin, tmp_path, capsys):
+    assert main(["params", "--width", "8", "--depth", "3", "--plugins", str(plugin), "-o", str(tmp_path / "out")]) == 0
+    assert "| half a norm |" in capsys.readouterr().out
+    del NORMS["halved"]  # as another process would read the folder
+    made = read_measure(tmp_path / "out")
+    assert made.command == f"normlab params --width 8 --depth 3 --plugins {plugin}"
+    rows = {row["norm"]: row for row in made.values["counts"]["rows"]}
+    assert list(rows) == [*NORMS, "halved"]
+    assert (rows["halved"]["model"], rows["halved"]["reductions_model"]) == (3 * 2 * 4, 3 * 2 * 3)
+    assert "halved" not in NORMS and tables(made)[0].rows[-1][0] == "half a norm"
+
+
+def test_the_norm_before_the_head_is_the_one_that_placement_and_norm_ask_for(plugin):
+    load_plugins([str(plugin)])
+    auto = replace(ARTICLE, width=8, final_norm="auto")
+    assert final_norm(auto, "halved") == "rmsnorm" and final_norm(auto, "dyt") == "layernorm"
+    assert final_norm(replace(auto, placement="post"), "halved") == "none"
+    assert final_norm(replace(auto, final_norm="same"), "halved") == "halved"
+
+
+def test_a_norm_that_cannot_be_built_is_one_line(plugin, capsys):
+    plugin.write_text(PLUGIN + 'NORMS["odd"] = Odd\n')
+    assert main(["params", "--plugins", str(plugin)]) == 2
+    said = capsys.readouterr().err
+    assert said == "norm 'odd' cannot be built: ValueError: an even width, please\n"
+
+
+def test_a_norm_of_any_width_takes_no_memory():
+    assert norm_parameters("layernorm", 10**9) == 2 * 10**9

@@ -49,7 +49,7 @@ def test_the_command_writes_what_the_ledger_reads(tiny_study, tmp_path, capsys):
     tables = {path.stem for path in (out / "tables").glob("*.md")}
     assert tables == {"speed", "speed_cells", "speed_bandwidth", "speed_model"}
     cells = (out / "tables" / "speed_cells.md").read_text()
-    assert "no C++ compiler (27 cells)" in cells and "torch.nn has no dyt (9 cells)" in cells
+    assert "no C++ compiler (27 cells)" in cells and "torch.nn has no such norm (18 cells)" in cells
     assert "2x5x8 clone" in cells
     last = {line.split("|")[1].strip(): line.split("|")[-2].strip() for line in cells.splitlines() if "|" in line}
     assert last["2x3x8 DyT forward"] == "–" and last["2x3x8 RMSNorm forward"] in ("handwritten", "native", "no winner")

@@ -15,10 +15,10 @@ from normlab.studies.speed_shapes import Pace, Shape, Subject, measure_shape, ro
 def test_every_cell_of_a_shape_is_timed_or_says_why(no_compiler):
     at = measure_shape(TINY, ALL, (LN, RMS), PACE, "cpu")
     assert set(at.cells) | set(at.absent) == set(ALL) and not set(at.cells) & set(at.absent)
-    assert {cell.norm for cell in at.cells if cell.implementation == "compiled"} == {"identity"}
+    assert {cell.norm for cell in at.cells if cell.implementation == "compiled"} == {"none"}
     whys = {cell.implementation: why for cell, why in at.absent.items()}
     assert whys == {
-        "native": "torch.nn has no dyt",
+        "native": "torch.nn has no such norm",
         "compiled": "torch.compile failed: RuntimeError: no C++ compiler",
     }
     assert all(len(timed.by_round) == 2 and min(timed.all) > 0 for timed in at.cells.values())

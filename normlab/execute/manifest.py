@@ -22,6 +22,7 @@ from normlab.execute.lease import changing_manifest
 from normlab.manifests import FORMAT, NAME, ResultsError, find_manifest, plugin_entries, read_object
 from normlab.store import run_hashes, strict_json, write_file
 from normlab.train.code import code_digest
+from normlab.train.subnormals import SETTING
 
 # Circumstances that may change the last digits of a result; they are told, not refused.
 COMPARED = ("commit", "dirty", "code", "device", "threads", "torch", "normlab")
@@ -63,6 +64,7 @@ def environment(device: str, device_name: str) -> dict[str, Any]:
         "device": device,
         "device_name": device_name,
         "threads": 1,
+        **SETTING,
         "torch": _version("torch"),
         "normlab": normlab.__version__,
         "python": platform.python_version(),

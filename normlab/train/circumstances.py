@@ -18,6 +18,7 @@ from normlab.model.norms.base import Identity
 from normlab.train.code import code_digest
 from normlab.train.log import shortest
 from normlab.train.stack import Stack
+from normlab.train.subnormals import can_flush
 
 
 def describe_built(stack: Stack, peak_rate_S: np.ndarray) -> list[dict[str, Any]]:
@@ -81,6 +82,7 @@ def describe_machine(device: str, seconds: float, lanes: int) -> dict[str, Any]:
         "device": device,
         "device_name": torch.cuda.get_device_name(device) if on_cuda else platform.machine(),
         "threads": torch.get_num_threads(),
+        "flush_subnormals": can_flush(),
         "torch": torch.__version__,
         "normlab": normlab.__version__,
         "code": code_digest(),

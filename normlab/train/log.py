@@ -23,6 +23,7 @@ class LaneLog:
     evaluations: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)
     onset: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
+    overflowed: set[str] = field(default_factory=set)  # what `notes` has told already
 
     @property
     def alive(self) -> bool:
@@ -54,20 +55,34 @@ class Log:
             if log.alive:
                 log.evaluations[step] = (losses[lane], list(rms[:, lane]))
 
-    def add_steps(self, first: int, loss_KS: np.ndarray, norm_KS: np.ndarray, fine_K3S: np.ndarray) -> None:
+    def add_steps(self, first: int, loss_KS: np.ndarray, norm_KS: np.ndarray, fine_K4S: np.ndarray) -> None:
         """Append K steps from step `first` on; a lane's history ends with its onset, whose kind is noted.
 
-        `fine_K3S` says whether loss, gradient and parameters were finite."""
+        `fine_K4S` says whether loss, gradient, parameters and the optimiser's second moment were finite."""
         for lane, log in enumerate(self.lanes):
             if not log.alive:
                 continue
-            bad = np.flatnonzero(~fine_K3S[:, :, lane].all(axis=1))
+            bad = np.flatnonzero(~fine_K4S[:, :3, lane].all(axis=1))
             count = int(bad[0]) + 1 if len(bad) else len(loss_KS)
             log.train_loss.extend(loss_KS[:count, lane])
             log.grad_norm.extend(norm_KS[:count, lane])
+            for what, over_K in overflows(norm_KS[:count, lane], fine_K4S[:count, :, lane]).items():
+                if over_K.any() and what not in log.overflowed:
+                    log.overflowed.add(what)
+                    log.notes.append(what.format(step=first + int(np.argmax(over_K))))
             if len(bad):
-                kind = ("loss", "gradient", "parameter")[int(np.argmin(fine_K3S[bad[0], :, lane]))]
+                kind = ("loss", "gradient", "parameter")[int(np.argmin(fine_K4S[bad[0], :3, lane]))]
                 log.onset = {"step": first + count - 1, "kind": kind}
+
+
+def overflows(norm_K: np.ndarray, fine_K4: np.ndarray) -> dict[str, np.ndarray]:
+    """What can overflow although nothing that trains does, as a clause with a blank for the step, and at which steps it
+    did."""
+    return {
+        "gradient norm overflowed at step {step} although every gradient was finite": fine_K4[:, 1] & np.isinf(norm_K),
+        "the optimizer's second moment overflowed at step {step} although every gradient was finite: the weights "
+        "concerned stand still from there on": fine_K4[:, 1] & ~fine_K4[:, 3],
+    }
 
 
 def shortest(value: Any) -> float:

@@ -46,6 +46,11 @@ class Optimizer(Entry):
         """The tensors that `update` changes beside the parameters."""
         return []
 
+    def moment_fine(self, usual: bool) -> Tensor | None:
+        """Whether each lane's second moment (S,) is still finite; None: it is, or there is none. `usual`: the gradients
+        before clipping were seen to be no larger than 2^60."""
+        return None
+
     def _decayed(self, params_SP: Tensor, grad_SP: Tensor) -> Tensor:
         return grad_SP if self.decay_S1 is None else torch.addcmul(grad_SP, params_SP, self.decay_S1)
 
@@ -69,6 +74,10 @@ class Adam(Optimizer):
 
     def state(self) -> list[Tensor]:
         return [self.mean_SP, self.square_SP]
+
+    def moment_fine(self, usual: bool) -> Tensor | None:
+        # (1 - beta2) g^2 overflows from |g| = 1.8e19 on. The weight's step m / sqrt(v) is 0 from there on.
+        return None if usual and self.decay_S1 is None else self.square_SP.amax(1).isfinite()
 
     def update(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, corrections_2: Tensor) -> None:
         grad_SP = self._decayed(params_SP, grad_SP)

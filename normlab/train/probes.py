@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from normlab.config.schema import RunSpec
 from normlab.model.placements import Placement
 from normlab.train.stack import EVALUATION_CHUNK, LaneState, Stack
+from normlab.train.subnormals import flushing
 
 
+@flushing()
 def find_producer(
     spec: RunSpec, state: LaneState, tokens_BT: Tensor, device: str, train: bool = True
 ) -> dict[str, Any]:

@@ -21,12 +21,12 @@ WARM_UP = 3  # calls before a capture, in which torch sets up what it sets up on
 
 
 class Statistics(NamedTuple):
-    """What K steps left behind: loss and gradient norm before each update, (K, S), and whether loss, gradient and
-    parameters were finite, (K, 3, S)."""
+    """What K steps left behind: loss and gradient norm before each update, (K, S), and whether loss, gradient,
+    parameters and the optimiser's second moment were finite, (K, 4, S)."""
 
     loss_KS: np.ndarray
     norm_KS: np.ndarray
-    fine_K3S: np.ndarray
+    fine_K4S: np.ndarray
 
 
 class Program(Protocol):
@@ -51,8 +51,8 @@ class Eager:
         self.stats = [self.stack.step(inputs.at(k)) for k in range(len(inputs.rate_S1))]
 
     def read(self) -> Statistics:
-        loss_KS, norm_KS, *fine_3KS = (torch.stack(column).cpu().numpy() for column in zip(*self.stats, strict=True))
-        return Statistics(loss_KS, norm_KS, np.stack(fine_3KS, axis=1))
+        loss_KS, norm_KS, *fine_4KS = (torch.stack(column).cpu().numpy() for column in zip(*self.stats, strict=True))
+        return Statistics(loss_KS, norm_KS, np.stack(fine_4KS, axis=1))
 
 
 class Captured:
@@ -67,7 +67,7 @@ class Captured:
         tokens_KSBT = np.zeros((self.chunk, lanes, train.batch, task.length + 1), dtype=np.int64)
         self.inputs = stack.inputs(1, tokens_KSBT, np.zeros((self.chunk, lanes)))
         numbers = [stack.params_SP.new_zeros(self.chunk, lanes) for _ in range(2)]
-        flags = [torch.zeros(self.chunk, lanes, dtype=torch.bool, device=stack.device) for _ in range(3)]
+        flags = [torch.zeros(self.chunk, lanes, dtype=torch.bool, device=stack.device) for _ in range(4)]
         self.stats = [*numbers, *flags]
         self.rows_K1 = torch.arange(self.chunk, device=stack.device).unsqueeze(1)
         self.row_1 = torch.zeros(1, dtype=torch.int64, device=stack.device)
@@ -90,8 +90,8 @@ class Captured:
             self.replay()
 
     def read(self) -> Statistics:
-        loss_KS, norm_KS, *fine_3KS = (buffer[: self.count].cpu().numpy() for buffer in self.stats)
-        return Statistics(loss_KS, norm_KS, np.stack(fine_3KS, axis=1))
+        loss_KS, norm_KS, *fine_4KS = (buffer[: self.count].cpu().numpy() for buffer in self.stats)
+        return Statistics(loss_KS, norm_KS, np.stack(fine_4KS, axis=1))
 
 
 def capture_cuda(call: Call, state: Sequence[Tensor]) -> Call:

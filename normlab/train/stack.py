@@ -15,7 +15,9 @@ from torch import Tensor
 from normlab.config.schema import RunSpec
 from normlab.model.decoder import Decoder, build
 from normlab.model.layers import ALIGN
-from normlab.train.optim import OPTIMIZERS, Optimizer, clip_factors
+from normlab.train.gradient import clip_, gradient_norms
+from normlab.train.optim import OPTIMIZERS, Optimizer
+from normlab.train.subnormals import flushing
 
 EVALUATION_CHUNK = 64  # sequences at once; fixed, so that the sums keep their order
 
@@ -35,14 +37,15 @@ class StepInputs(NamedTuple):
 
 
 class StepStats(NamedTuple):
-    """What one step leaves behind, each (S,): the loss and gradient norm before the update, and whether loss, gradient
-    and parameters (after the update) were finite."""
+    """What one step leaves behind, each (S,): the loss and gradient norm before the update, and whether loss, gradient,
+    and, after the update, parameters and the optimiser's second moment were finite."""
 
     loss_S: Tensor
     norm_S: Tensor
     loss_fine_S: Tensor
     grad_fine_S: Tensor
     params_fine_S: Tensor
+    moment_fine_S: Tensor
 
 
 class LaneState(NamedTuple):
@@ -108,6 +111,7 @@ class Stack:
         steps_K1 = torch.arange(first, first + len(rates_KS), dtype=torch.float32).unsqueeze(1).to(self.device)
         return StepInputs(torch.from_numpy(tokens_KSBT).to(self.device), rates_KS1, corrections, steps_K1)
 
+    @flushing()
     def profile(self, tokens_SBT: Tensor) -> None:
         """Before the first step: set the start values that hang on activations, on each lane's first batch of length
         + 1 tokens."""
@@ -128,53 +132,67 @@ class Stack:
             buffer[lane] = value
         self.model.clock.copy_(state.clock_1)
 
+    @flushing()
     def step(self, inputs: StepInputs) -> StepStats:
         """Update every living lane once, at its own rate; a lane that is or becomes non-finite is frozen as it was."""
         self.model.clock.copy_(inputs.step_1)
         before = [buffer.clone() for buffer in self.buffers]
         loss_S, grad_SP = self.gradients(inputs.tokens_SBT)
-        norm_S = torch.linalg.vector_norm(grad_SP, dim=1)
-        # A finite norm has no other than finite parts, and it is there already.
-        grad_fine_S = norm_S.isfinite() if self.looks else grad_SP.isfinite().all(1)
-        if self.looks and not bool(grad_fine_S.all()):
-            grad_fine_S = grad_SP.isfinite().all(1)
+        norms = gradient_norms(grad_SP, self.looks)
         loss_fine_S = loss_S.isfinite()
-        moves_S1 = (self.alive_S & loss_fine_S & grad_fine_S).unsqueeze(1)
+        moves_S1 = (self.alive_S & loss_fine_S & norms.fine_S).unsqueeze(1)
         rate_S1 = inputs.rate_S1
         if not (self.looks and bool(moves_S1.all())):
             grad_SP.masked_fill_(~moves_S1, 0.0)
             rate_S1 = rate_S1.masked_fill(~moves_S1, 0.0)
         if self.clip_S is not None:
-            # A frozen lane's norm may be NaN; its factor must not bring the NaN back.
-            grad_SP.mul_(clip_factors(norm_S, self.clip_S).nan_to_num(0.0).unsqueeze(1))
+            clip_(grad_SP, norms, self.clip_S, self.looks)
         with torch.no_grad():
             self.optimizer.update(self.params_SP, grad_SP, rate_S1, inputs.corrections_2)
         for buffer, value in zip(self.buffers, before, strict=True):
             buffer.copy_(torch.where(moves_S1.view(-1, *[1] * (buffer.dim() - 1)), buffer, value))
         params_fine_S = finite_rows(self.params_SP, self.looks)
         self.alive_S.copy_(moves_S1.squeeze(1) & params_fine_S)
-        return StepStats(loss_S, norm_S, loss_fine_S, grad_fine_S, params_fine_S)
+        moment_fine_S = self.optimizer.moment_fine(norms.usual)
+        if moment_fine_S is None:
+            moment_fine_S = torch.ones_like(self.alive_S)
+        return StepStats(loss_S, norms.norm_S, loss_fine_S, norms.fine_S, params_fine_S, moment_fine_S)
 
     def state(self) -> list[Tensor]:
         """The tensors that a step changes."""
         return [self.params_SP, self.alive_S, self.model.clock, *self.buffers, *self.optimizer.state()]
 
+    @flushing()
     @torch.no_grad()
     def evaluate(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
         """Validation loss (S,) and largest per-token RMS of the stream by layer (depth + 1, S), on shared tokens."""
         lanes, depth = len(self.specs), self.specs[0].model.depth
         total_S = torch.zeros(lanes, dtype=torch.float64, device=self.device)
-        square_LS = torch.zeros(depth + 1, lanes, dtype=self.params_SP.dtype, device=self.device)
+        rms_LS = torch.zeros(depth + 1, lanes, dtype=self.params_SP.dtype, device=self.device)
 
         def tap(layer: int, x_SBTD: Tensor) -> None:
-            square_SBT = x_SBTD.to(self.params_SP.dtype).square().mean(-1)
-            square_LS[layer] = torch.maximum(square_LS[layer], square_SBT.flatten(1).amax(1))
+            rms_LS[layer] = torch.maximum(rms_LS[layer], largest_rms(x_SBTD.to(self.params_SP.dtype)))
 
         self.model.eval()
         for chunk_BT in tokens_BT.split(EVALUATION_CHUNK):
             total_S += self.losses(chunk_BT.expand(lanes, -1, -1), tap).double() * len(chunk_BT)
         self.model.train()
-        return (total_S / len(tokens_BT)).to(self.params_SP.dtype), square_LS.sqrt()
+        return (total_S / len(tokens_BT)).to(self.params_SP.dtype), rms_LS
+
+
+def largest_rms(x_SBTD: Tensor) -> Tensor:
+    """The largest RMS of a token, lane by lane (S,).
+
+    Squares of very large and very small entries overflow or vanish: there x is first multiplied by a power of two,
+    which changes no digit."""
+    x_SX = x_SBTD.flatten(1)
+    largest_S = torch.maximum(x_SX.amax(1), x_SX.amin(1).neg())
+    exponent = 64 if x_SBTD.dtype == torch.float32 else 512  # of the largest number, halved
+    scale_S = torch.ones_like(largest_S)
+    scale_S.masked_fill_(largest_S > 2.0 ** (exponent - 8), 2.0 ** -(exponent + 8))
+    scale_S.masked_fill_((largest_S < 2.0 ** (24 - exponent)) & (largest_S > 0), 2.0 ** (exponent + 16))
+    square_SBT = (x_SBTD * scale_S.view(-1, 1, 1, 1)).square().mean(-1)
+    return square_SBT.flatten(1).amax(1).sqrt() / scale_S
 
 
 def flatten(model: Decoder) -> Tensor:

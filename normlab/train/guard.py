@@ -116,27 +116,37 @@ class _Probe:
     def _watched(self, tokens_SBT: Tensor, training: bool) -> Pass:
         calls: list[Call] = []
         handles = []
-        versions: dict[Part, int] = {}
+        running: list[tuple[Part, int]] = []
 
         def before(part: Any, inputs: Any) -> None:
-            versions[part] = inputs[0]._version
+            running.append((part, inputs[0]._version))
 
         def after(part: Any, inputs: Any, y_SBTD: Tensor) -> None:
             x_SBTD, who = inputs[0], _who(self.model, part)
-            if x_SBTD._version != versions[part]:
+            if x_SBTD._version != running[-1][1]:
                 raise Unsound(f"{who} writes to its input: work on a copy")
             if y_SBTD.shape != x_SBTD.shape or y_SBTD.dtype != x_SBTD.dtype:
                 came, went = (f"{tuple(z.shape)} in {str(z.dtype).removeprefix('torch.')}" for z in (x_SBTD, y_SBTD))
                 raise Unsound(f"{who} gives {went} for an input of {came}: expected the same shape and dtype")
             calls.append(Call(part, x_SBTD[0].clone(), y_SBTD[0].clone()))
+            running.pop()
 
         for part in (module for module in self.decoder.modules() if isinstance(module, Part)):
             handles += [part.register_forward_pre_hook(before), part.register_forward_hook(after)]
         try:
             return Pass(calls, self.decoder.train(training)(tokens_SBT)[0].clone())
+        except Unsound:
+            raise
+        except Exception as error:
+            who = _who(self.model, running[-1][0]) if running else "the net"
+            raise Unsound(f"{who} cannot be run: {_one_line(error)}") from error
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _order_one(decoder: Decoder, name: str, seed: int) -> Tensor:
@@ -186,7 +196,7 @@ def _check_task(spec: TaskSpec, entry: type[Task]) -> None:
         task = entry(spec)
         tokens, losses = np.asarray(task.draw(stream(0, 0), 2)), task.losses()
     except Exception as error:
-        raise Unsound(f"{who} cannot be drawn from: {type(error).__name__}: {' '.join(str(error).split())}") from error
+        raise Unsound(f"{who} cannot be drawn from: {_one_line(error)}") from error
     if tokens.shape != (2, spec.length + 1) or tokens.dtype != np.int64:
         raise Unsound(
             f"{who}: expected sequences (2, {spec.length + 1}) in int64, got {tokens.shape} in {tokens.dtype}"
@@ -206,7 +216,7 @@ def _check_optimizer(spec: OptimSpec, entry: type[Optimizer]) -> None:
     try:
         plain, moved = (_updated(spec, entry, factor) for factor in (1.0, -3.0))
     except Exception as error:
-        raise Unsound(f"{who} cannot be used: {type(error).__name__}: {' '.join(str(error).split())}") from error
+        raise Unsound(f"{who} cannot be used: {_one_line(error)}") from error
     if not torch.equal(plain[0], moved[0]):
         raise Unsound(f"{who}: moving one lane moved another: its sums must keep to a row each")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from normlab.config.names import KNOWN
+from registered import only_here
 from tiny_yaml import RATES, tiny_yaml
 
 from normlab.cli import main
@@ -18,14 +17,15 @@ from normlab.config.plan import expand
 from normlab.execute import estimate
 from normlab.execute.shards import Shard
 from normlab.manifests import read_manifest
-from normlab.model.norms import NORMS
 from normlab.store import finished_ids
 
 BROKEN = """
 from normlab.model.norms import NORMS, Norm
 class Broken(Norm):
     def normalise(self, x_SBTD):
-        raise RuntimeError("broken norm")
+        if x_SBTD.requires_grad:
+            raise RuntimeError("broken norm")
+        return x_SBTD
 NORMS["broken"] = Broken
 """
 
@@ -127,13 +127,10 @@ def test_runs_of_a_shard_are_taken_by_reuse(here: Path, capsys: pytest.CaptureFi
 
 
 @pytest.fixture
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def forgotten() -> Iterator[None]:
     """What a plugin registers in this process is forgotten again."""
-    monkeypatch.setitem(KNOWN, "norms", list(KNOWN["norms"]))
-    yield
-    NORMS.pop("broken", None)
-    for name in [name for name in sys.modules if name.startswith("normlab_plugin_broken")]:
-        del sys.modules[name]
+    with only_here():
+        yield
 
 
 @pytest.mark.usefixtures("forgotten")

@@ -1,17 +1,14 @@
 """A user's module may add a norm; its name is legal then, and only then."""
 
 import pytest
-
-from normlab.catalogue import CATALOGUES
+from registered import only_here
 
 
 @pytest.fixture(autouse=True)
 def known():
     """Keep what plugins register out of the other tests."""
-    yield
-    for catalogue in CATALOGUES.values():
-        for name in catalogue.added:
-            del catalogue[name]
+    with only_here():
+        yield
 
 
 MINE = """

@@ -66,6 +66,11 @@ class Single(Norm):
         return x_SBTD.float() * 2
 
 
+class Failing(Norm):
+    def normalise(self, x_SBTD: Tensor) -> Tensor:
+        raise RuntimeError("not\nyet")
+
+
 class OverTime(Norm):
     """The mean over time of each lane and channel."""
 
@@ -87,6 +92,7 @@ class LanesOverTime(Norm):
         (Shared, "norm 'mine': moving one lane moved another"),
         (InPlace, "norm 'mine' writes to its input"),
         (Narrow, r"norm 'mine' gives \(2, 3, 6, 1\) in float64 for an input of \(2, 3, 6, 8\) in float64"),
+        (Failing, "norm 'mine' cannot be run: RuntimeError: not yet$"),
         (Single, r"norm 'mine' gives \(2, 3, 6, 8\) in float32 for an input of"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from normlab.catalogue import CATALOGUES
-from normlab.catalogue.entry import Unknown
+from normlab.catalogue.entry import describe, known_by
 from normlab.config.errors import ConfigError
 from normlab.config.schema import NAMED, Study
 
@@ -106,13 +106,12 @@ def read_study(root: Path, manifest: Mapping[str, Any]) -> Study:
 @contextmanager
 def names_of_plugins(manifest: Mapping[str, Any]) -> Iterator[None]:
     """Let the study of a manifest use the entries that its plugins registered: they were legal when it ran, and reading
-    results must not import the plugins (and torch with them). Their titles and versions stand in the manifest."""
+    results must not import the plugins (and torch with them). What is known of them stands in the manifest."""
     added = []
     for kind, entries in (manifest.get("entries") or {}).items():
         for name, facts in entries.items():
             if kind in CATALOGUES and name not in CATALOGUES[kind]:
-                about = {"title": str(facts.get("title", "")), "version": facts.get("version", 1)}
-                CATALOGUES[kind][name] = type(name, (Unknown,), about)
+                CATALOGUES[kind][name] = known_by(name, facts)
                 added.append((kind, name))
     try:
         yield
@@ -122,7 +121,7 @@ def names_of_plugins(manifest: Mapping[str, Any]) -> Iterator[None]:
 
 
 def plugin_entries(study: Study) -> dict[str, dict[str, dict[str, Any]]]:
-    """Title and version of every entry of a user's module that the study names, by kind and name."""
+    """What must be known of every entry of a user's module that the study names, by kind and name."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for path, kind in {**NAMED, "model.final_norm": "norms"}.items():
         section, field = path.split(".")
@@ -130,7 +129,5 @@ def plugin_entries(study: Study) -> dict[str, dict[str, dict[str, Any]]]:
         named += [point.settings[path] for axis in study.axes for point in axis.points if path in point.settings]
         for name in named:
             if name in CATALOGUES[kind].added:
-                entry = CATALOGUES[kind][name]
-                facts = {"title": CATALOGUES[kind].title(name), "version": getattr(entry, "version", 1)}
-                found.setdefault(kind, {})[name] = facts
+                found.setdefault(kind, {})[name] = describe(CATALOGUES[kind][name])
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
@@ -59,12 +60,29 @@ class Unknown(Entry):
     """An entry of a user's module that is only read about: its results are here, its code is not."""
 
     class Options(Options):
-        """Taken as they are."""
+        """Taken as they are; `defaults` are those of the entry."""
 
         model_config = ConfigDict(extra="allow")
+        defaults: ClassVar[Mapping[str, Any]] = {}
 
         def all(self) -> dict[str, Any]:
-            return dict(self.model_extra or {})
+            return {**self.defaults, **(self.model_extra or {})}
 
         def changed(self) -> Options:
-            return self
+            changed = {name: value for name, value in self.all().items() if value != self.defaults.get(name)}
+            return type(self)(**changed)
+
+
+def describe(entry: Any) -> dict[str, Any]:
+    """What must be known of an entry to read about it where its code is not: title, version, defaults of its options.
+    Nothing of a schedule, which is a function."""
+    if not (isinstance(entry, type) and issubclass(entry, Entry)):
+        return {}
+    return {"title": entry.title, "version": entry.version, "options": entry.Options().all()}
+
+
+def known_by(name: str, facts: Mapping[str, Any]) -> type[Unknown]:
+    """The stand-in for an entry that `describe` described."""
+    options = type("Options", (Unknown.Options,), {"defaults": dict(facts.get("options", {}))})
+    about = {"title": str(facts.get("title", "")), "version": facts.get("version", 1), "Options": options}
+    return type(name, (Unknown,), about)

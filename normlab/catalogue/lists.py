@@ -72,7 +72,14 @@ NORMS = Catalogue(
         "none": "model.norms.base:Identity",
         "layernorm": "model.norms.layernorm:LayerNorm",
         "rmsnorm": "model.norms.rmsnorm:RMSNorm",
+        "prmsnorm": "model.norms.rmsnorm:PartialRMSNorm",
+        "crmsnorm": "model.norms.rmsnorm:CompressedRMSNorm",
+        "scalenorm": "model.norms.scalenorm:ScaleNorm",
+        "batchnorm": "model.norms.batchnorm:BatchNorm",
         "dyt": "model.norms.pointwise:DyT",
+        "derf": "model.norms.pointwise:Derf",
+        "seednorm": "model.norms.selfscaled:SeeDNorm",
+        "bhyt": "model.norms.selfscaled:BHyT",
     },
 )
 PLACEMENTS = Catalogue(

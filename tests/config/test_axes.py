@@ -23,7 +23,7 @@ def axes(text):
         (axes("optim.lr: [1e-3, abc]"), "study.yaml:3:20: optim.lr: expected a number, got text 'abc'"),
         (
             axes("model.norm: [rmsnorm, lay]"),
-            "study.yaml:3:25: model.norm: expected one of none, layernorm, rmsnorm, dyt",
+            "study.yaml:3:25: model.norm: expected one of none, layernorm, rmsnorm",
         ),
         (axes("optim.lrr: [1]"), "study.yaml:3:3: optim.lrr: no field of a run; did you mean 'optim.lr'?"),
         (

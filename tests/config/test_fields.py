@@ -50,7 +50,7 @@ def base(text):
         ),
         (
             base("model: {norm: layrnorm}"),
-            "study.yaml:2:22: model.norm: expected one of none, layernorm, rmsnorm, dyt, got",
+            "study.yaml:2:22: model.norm: expected one of none, layernorm, rmsnorm",
         ),
         (base("model: {final_norm: sam}"), "study.yaml:2:28: model.final_norm: expected one of auto, same, none,"),
         (

@@ -6,14 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from normlab.config.names import KNOWN
+from registered import only_here
 
-from normlab.config.load import load_study
-from normlab.config.plan import expand
-from normlab.config.schema import RunSpec
-from normlab.model.norms import NORMS
-from normlab.model.placements import PLACEMENTS
-from normlab.train.loop import train_stack
+from normlab.cli import main
+from normlab.store import read_run, run_folders
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,33 +20,19 @@ def fence(first_line: str) -> str:
     return text
 
 
-@pytest.fixture
-def catalogues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the example's names out of the other tests."""
-    for kind, catalogue in (("norms", NORMS), ("placements", PLACEMENTS)):
-        monkeypatch.setitem(KNOWN, kind, list(KNOWN[kind]))
-        for name in ("scalenorm", "reordered"):
-            monkeypatch.delitem(catalogue, name, raising=False)
-
-
-@pytest.mark.usefixtures("catalogues")
-def test_the_example_of_a_norm_and_a_placement_of_ones_own_trains(tmp_path: Path) -> None:
+def test_the_examples_of_ones_own_train_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "my_norms.py").write_text(fence("# my_norms.py"))
     (tmp_path / "my_study.yaml").write_text(fence("# my_study.yaml"))
-    try:
-        study = load_study(tmp_path / "my_study.yaml")
-        plan = expand(study)
-        assert len(plan) == 9
-        tree = plan[0].spec.model_dump()
-        tree["train"] |= {"steps": 3, "batch": 2, "eval_every": 3}
-        tree["task"]["val_size"] = 4
-        (record,) = train_stack([RunSpec.model_validate(tree)], thresholds=study.thresholds)
-        built = record.run["built"]
-        assert (built["norm"], built["placement"], built["final_norm"]) == ("ScaleNorm", "Reordered", "LayerNorm")
-        assert built["norms"] == 24 and record.run["outcome"] in ("stalled", "trained")
-    finally:
-        NORMS.pop("scalenorm", None)
-        PLACEMENTS.pop("reordered", None)
+    short = ["train.steps=3", "train.batch=2", "train.eval_every=3", "task.val_size=4", "--seeds", "0", "--jobs", "1"]
+    with only_here():
+        assert main(["sweep-lr", "my_study.yaml", *short, "-o", "r", "-q"]) == 0
+    runs = [read_run(folder) for folder in run_folders(tmp_path / "r")]
+    assert len(runs) == 9 and {run["outcome"] for run in runs} <= {"stalled", "trained"}
+    built = runs[0]["built"]
+    assert (built["norm"], built["placement"], built["final_norm"]) == ("PowerNorm", "Fading", "LayerNorm")
+    assert built["norms"] == 24 and {run["built"]["options"]["norm"]["power"] for run in runs} == {1.0, 2.0, 4.0}
+    assert runs[0]["notes"] == []
 
 
 def test_every_file_that_is_shown_or_linked_exists() -> None:

@@ -138,7 +138,7 @@ def _groups(results: Results) -> tuple[dict[str, list[_Line]], str]:
     kept = set(spread_out(labels))
     for key, runs in by_rows.items():
         if key[0] in kept:
-            groups.setdefault(results.name(others, key[1:]), []).append(_Line(key[0], runs))
+            groups.setdefault(results.name(others, key[1:]), []).append(_Line(results.title(rows, key[0]), runs))
     return groups, f"{len(kept)} of {len(labels)} points of {rows}" if len(kept) < len(labels) else ""
 
 

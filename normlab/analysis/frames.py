@@ -14,10 +14,12 @@ import pandas as pd
 from normlab import store
 from normlab.analysis import reading
 from normlab.analysis.reading import ResultsError
+from normlab.catalogue import CATALOGUES
 from normlab.config.engine import SWITCHES
 from normlab.config.fields import run_fields
 from normlab.config.plan import short_names
-from normlab.config.schema import Study
+from normlab.config.schema import NAMED, Study
+from normlab.manifests import names_of_plugins
 
 __all__ = ["FINITE_OUTCOMES", "OUTCOMES", "UNFINISHED", "Results", "ResultsError", "finished", "load"]
 
@@ -108,11 +110,28 @@ class Results:
         ordered = sorted(groups, key=lambda key: [points[axis][label] for axis, label in zip(axes, key, strict=True)])
         return {key: self.runs.iloc[groups[key]] for key in ordered}
 
+    @cached_property
+    def titles(self) -> dict[str, dict[str, str]]:
+        """What the points of an axis that names entries are called, by axis and label; only where they differ."""
+        titles = {}
+        with names_of_plugins(self.manifest):
+            for axis in (axis for axis in self.study.axes if axis.name in NAMED):
+                catalogue = CATALOGUES[NAMED[axis.name]]
+                titles[axis.name] = {point.label: catalogue.title(point.label) for point in axis.points}
+        return {axis: called for axis, called in titles.items() if len(set(called.values())) == len(called)}
+
     def name(self, axes: Sequence[str], labels: Sequence[str]) -> str:
-        """`depth=12, lr=1e-3`: a group of `by` in a heading or legend; axes with one point are left out."""
+        """`LayerNorm, depth=12, lr=1e-3`: a group of `by` in a heading or legend; axes with one point are left out."""
         short, varied = short_names(self.study.axes), set(self.varied)
         pairs = [(axis, label) for axis, label in zip(axes, labels, strict=True) if axis in varied]
-        return ", ".join(f"{short[axis]}={label}" if "." in axis else label for axis, label in pairs)
+        return ", ".join(
+            self.title(axis, label) if axis in self.titles or "." not in axis else f"{short[axis]}={label}"
+            for axis, label in pairs
+        )
+
+    def title(self, axis: str, label: str) -> str:
+        """What one point of an axis is called where the axis need not be named."""
+        return self.titles.get(axis, {}).get(label, label)
 
 
 def finished(runs: pd.DataFrame) -> pd.DataFrame:

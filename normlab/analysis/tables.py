@@ -61,7 +61,7 @@ def outcome_table(results: Results) -> Table:
     heads = list(dict.fromkeys(key[0] for key in cells)) if rows_by else [results.study.name]
     rows = [
         [
-            head,
+            results.title(rows_by, head) if rows_by else head,
             *(
                 outcome_text(cells[key]) if (key := (head, *column) if rows_by else column) in cells else ""
                 for column in columns

@@ -11,7 +11,7 @@ import pandas as pd
 from normlab.analysis import markdown
 from normlab.analysis.frames import Results, load
 from normlab.analysis.outputs import output_files
-from normlab.analysis.provenance import command_text, outcomes_text, seeds_text
+from normlab.analysis.provenance import command_text, notes_texts, provenance
 from normlab.analysis.tables import Table, has_rates, outcome_table, sensitivity_table, window_table
 from normlab.store import strict_json
 
@@ -37,7 +37,7 @@ def print_answer(path: str | Path | Results, json: bool = False) -> None:
         say()
         print_table(table)
     say()
-    say(f"{seeds_text(results)}; {outcomes_text(results)}")
+    say("; ".join(provenance(results).counts))
     for line in file_lines(output_files(results.root)):
         say(line)
 
@@ -95,6 +95,7 @@ def _json(results: Results, tables: list[Table]) -> str:
     keys = {"outcome": "cells", "lr_window": "lr_window", "lr_sensitivity": "lr_sensitivity"}
     answer: dict[str, Any] = {"study": results.study.name, "question": results.study.question}
     answer |= {"command": command_text(results), "seeds": list(results.study.seeds)}
+    answer |= {"notes": notes_texts(results)}
     answer |= {keys[table.name]: [plain_row(row) for row in table.data.to_dict("records")] for table in tables}
     return strict_json(answer | {"files": [str(file) for file in output_files(results.root)]})
 

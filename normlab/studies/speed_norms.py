@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from normlab.catalogue import NORMS
 from normlab.model.norms.layernorm import LayerNorm
+from normlab.model.norms.rmsnorm import RMSNorm
 from normlab.model.part import as_module
 
 # The norms of the article, DyT, and none: what is left is the cost of calling and of timing.
@@ -19,19 +20,27 @@ PASSES = ("forward", "backward", "both")
 
 
 class WrittenLayerNorm(LayerNorm):
-    """The catalogue's calls torch's kernel; this one is written out, one torch operation after the other."""
+    """Written out, one torch operation after the other; the catalogue's calls torch's kernel."""
 
-    def normalise(self, x_SBTD: Tensor) -> Tensor:
+    def forward(self, x_SBTD: Tensor) -> Tensor:
         centred = x_SBTD - x_SBTD.mean(-1, keepdim=True)
         scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + self.options.eps)
         return centred * scale * self.gain + self.bias
 
 
-HANDWRITTEN = {norm: NORMS[norm] for norm in TIMED} | {"layernorm": WrittenLayerNorm}
+class WrittenRMSNorm(RMSNorm):
+    """The formula alone; the catalogue's looks at its statistics as well."""
+
+    def forward(self, x_SBTD: Tensor) -> Tensor:
+        return x_SBTD * torch.rsqrt(x_SBTD.square().mean(-1, keepdim=True) + self.options.eps) * self.gain
+
+
+# What is written by hand in each: but for these two, the norm of the catalogue.
+HANDWRITTEN = {norm: NORMS[norm] for norm in TIMED} | {"layernorm": WrittenLayerNorm, "rmsnorm": WrittenRMSNorm}
 
 
 def handwritten(norm: str, width: int) -> nn.Module:
-    """The norm written in torch's operations; but for LayerNorm it is that of the catalogue."""
+    """The norm written in torch's operations."""
     return as_module(HANDWRITTEN[norm])(width)
 
 

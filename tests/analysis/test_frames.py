@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic
-from normlab.config.names import KNOWN
 
 import normlab
 from normlab.analysis import ResultsError
 from normlab.analysis.provenance import device_text
+from normlab.analysis.tables import outcome_table, runs_table, steps_table
+from normlab.catalogue import NORMS
 from normlab.config.schema import Axis, Point
 
 
@@ -83,17 +84,107 @@ def test_named_variants_have_a_column_of_labels(tmp_path: Path) -> None:
     assert list(runs["model.placement"]) == ["post", "pre"]
 
 
-def test_the_name_of_a_plugin_is_read_without_the_plugin(tmp_path: Path) -> None:
-    root = synthetic.make_results(tmp_path / "toy", synthetic.study(), lambda run: "trained")
+ALPHA = "model.norm_options.alpha"
+
+
+def test_an_option_has_a_column_where_the_study_sets_it(tmp_path: Path) -> None:
+    points = {
+        "plain": {"model.norm": "layernorm"},
+        "dyt": {"model.norm": "dyt"},
+        "dyt, 2": {"model.norm": "dyt", ALPHA: 2.0},
+    }
+    variants = Axis(name="variant", points=tuple(Point(label=p, settings=s) for p, s in points.items()))
+    ends = {"plain": "trained", "dyt": "trained", "dyt, 2": "missing"}
+    root = synthetic.make_results(tmp_path / "toy", synthetic.study(variants), lambda run: ends[run.cell["variant"]])
+    runs = normlab.load(root).runs
+    # The default of an entry that has the option, nothing for one that has not.
+    assert [None if math.isnan(alpha) else alpha for alpha in runs[ALPHA]] == [None, 0.5, 2.0]
+    assert [name for name in runs if "_options." in name] == [ALPHA]  # not every option there is
+    assert "model.residual_ramp.warmup" in runs and ALPHA in runs_table(normlab.load(root)).data
+    folder = root / "runs" / runs["id"][1] / "run.json"
+    record = json.loads(folder.read_text())
+    record["built"]["options"] = {"norm": {"alpha": 0.75, "statistics": "float32"}}
+    folder.write_text(json.dumps(record))
+    assert normlab.load(root).runs[ALPHA][1] == 0.75  # what was built, if the record says it
+
+
+def test_an_option_is_in_a_name_only_where_it_varies(tmp_path: Path) -> None:
+    base = synthetic.BASE.model_dump()
+    base["model"] |= {"norm": "dyt", "norm_options": {"alpha": 2.0}}
+    of = synthetic.study(synthetic.axis("optim.lr", "1e-3", "1e-2"))
+    of = of.model_copy(update={"base": type(of.base).model_validate(base)})
+    results = normlab.load(synthetic.make_results(tmp_path / "base", of, lambda run: "trained"))
+    assert list(results.runs[ALPHA]) == [2.0, 2.0]
+    assert not any("alpha" in text for column in ("condition", "label") for text in results.runs[column])
+    of = of.model_copy(update={"axes": (Axis(name=ALPHA, points=tuple(map(_alpha, (0.1, 0.5)))),)})
+    results = normlab.load(synthetic.make_results(tmp_path / "axis", of, lambda run: "trained"))
+    assert list(results.runs["condition"]) == ["alpha=0.1", "alpha=0.5"]
+    assert list(results.runs[ALPHA]) == [0.1, 0.5]
+
+
+def _alpha(value: float) -> Point:
+    return Point(label=str(value), settings={ALPHA: value})
+
+
+def test_a_plugins_entry_is_read_and_called_by_its_title_without_the_plugin(tmp_path: Path) -> None:
+    """The same numbers as with layernorm, under another name: what the reading half knows stands in the manifest."""
+    of = synthetic.study(synthetic.axis("model.norm", "layernorm", "dyt"))
+    ends = {"layernorm": "trained", "dyt": "missing"}
+    root = synthetic.make_results(tmp_path / "toy", of, lambda run: ends[run.cell["model.norm"]])
+    for file in (root / "manifest.json", *root.glob("runs/*/run.json")):
+        file.write_text(file.read_text().replace('"layernorm"', '"mynorm"').replace('"dyt"', '"other"'))
     manifest = json.loads((root / "manifest.json").read_text())
-    manifest["study"]["base"]["model"]["norm"] = "mynorm"
-    (root / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ResultsError, match="mynorm"):
         normlab.load(root)
-    manifest["study"]["plugins"] = ["mynorm.py"]
+    manifest["study"]["base"]["model"]["norm_options"] = {"power": 3}
+    manifest["entries"] = {
+        "norms": {"mynorm": {"title": "My norm", "version": 1}, "other": {"title": "", "version": 2}}
+    }
     (root / "manifest.json").write_text(json.dumps(manifest))
-    assert normlab.load(root).study.base.model.norm == "mynorm"
-    assert "mynorm" not in KNOWN["norms"]
+    results = normlab.load(root)
+    assert "mynorm" not in NORMS
+    assert list(results.runs["condition"]) == ["My norm", "other"]
+    assert list(results.runs["model.norm"]) == ["mynorm", "other"]
+    assert list(results.runs["model.norm_options.power"]) == [3, 3]
+    assert [row[0] for row in outcome_table(results).rows] == ["My norm", "other"]
+    assert steps_table(results).header == ["step", "My norm", "other"]
+    assert list(outcome_table(results).data["model.norm"]) == ["mynorm", "other"]
+
+
+def test_titles_that_say_the_same_give_way_to_names(tmp_path: Path) -> None:
+    of = synthetic.study(synthetic.axis("model.norm", "layernorm", "rmsnorm"))
+    root = synthetic.make_results(tmp_path / "toy", of, lambda run: "trained")
+    assert list(normlab.load(root).runs["condition"]) == ["LayerNorm", "RMSNorm"]
+    for file in (root / "manifest.json", *root.glob("runs/*/run.json")):
+        file.write_text(file.read_text().replace('"rmsnorm"', '"mine"'))
+    manifest = json.loads((root / "manifest.json").read_text())
+    manifest["entries"] = {"norms": {"mine": {"title": "LayerNorm", "version": 1}}}
+    (root / "manifest.json").write_text(json.dumps(manifest))
+    assert list(normlab.load(root).runs["condition"]) == ["norm=layernorm", "norm=mine"]
+
+
+def test_a_study_whose_grid_is_refused_now_is_one_line(tmp_path: Path) -> None:
+    of = synthetic.study(synthetic.axis("model.norm", "layernorm", "dyt"))
+    root = synthetic.make_results(tmp_path / "toy", of, lambda run: "missing")
+    manifest = json.loads((root / "manifest.json").read_text())
+    manifest["study"]["base"]["model"]["norm_options"] = {"eps": 1e-3}
+    (root / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ResultsError, match=r"manifest.json: study: .*is read by .*layernorm.* \(at .*dyt"):
+        normlab.load(root)
+
+
+def test_notes_of_a_run_are_read(tmp_path: Path) -> None:
+    root = synthetic.make_results(tmp_path / "toy", synthetic.study(seeds=(0, 1, 2)), _missing_at_2)
+    first = normlab.load(root).runs["id"][0]
+    record = json.loads((root / "runs" / first / "run.json").read_text())
+    (root / "runs" / first / "run.json").write_text(json.dumps(record | {"notes": ["leaks", "is odd; very"]}))
+    results = normlab.load(root)
+    assert list(results.runs["notes"]) == [("leaks", "is odd; very"), (), ()]
+    assert list(runs_table(results).data["notes"]) == ["leaks; is odd; very", "", ""]
+
+
+def _missing_at_2(run) -> str:
+    return "missing" if run.spec.seed == 2 else "trained"
 
 
 def _no_folder(root: Path) -> None:

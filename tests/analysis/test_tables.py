@@ -58,7 +58,7 @@ def test_rows_as_the_study_says(every_ending: Path, tmp_path: Path) -> None:
     root = synthetic.make_results(tmp_path / "a", synthetic.study(*axes, rows="model.norm"), lambda run: "trained")
     table = tables(root)["outcome"]
     assert table.header == ["model.norm", "lr=1e-3", "lr=1e-2"]
-    assert [row[0] for row in table.rows] == ["none", "layernorm"]
+    assert [row[0] for row in table.rows] == ["no norm", "LayerNorm"]
     wrong = synthetic.make_results(tmp_path / "b", synthetic.study(*axes, rows="model.nrm"), lambda run: "trained")
     with pytest.raises(ResultsError, match="outputs.rows: expected an axis .* got 'model.nrm'"):
         tables(wrong)
@@ -76,7 +76,7 @@ def test_loss_by_step_is_nan_from_the_onset_on(tmp_path: Path) -> None:
     ends = {("none", 0): "nan@40", ("none", 1): "nan@21", ("layernorm", 0): "trained", ("layernorm", 1): "missing"}
     root = synthetic.make_results(tmp_path / "toy", of, lambda run: ends[run.cell["model.norm"], run.spec.seed])
     table = tables(root)["loss_by_step"]
-    assert table.header == ["step", "norm=none", "norm=layernorm"]
+    assert table.header == ["step", "no norm", "LayerNorm"]
     assert table.rows == [
         ["0", "2.10 ± 0.00", "2.10 (1/2), missing (1/2)"],
         ["20", "1.50 ± 0.01", "1.50 (1/2), missing (1/2)"],
@@ -142,8 +142,8 @@ def test_steps_to_loss(tmp_path: Path) -> None:
     ends = {"none": ["trained", "better", "better"], "layernorm": ["nan@50", "stalled", "failed"]}
     root = synthetic.make_results(tmp_path / "toy", of, lambda run: ends[run.cell["model.norm"]][run.spec.seed])
     assert tables(root)["steps_to_loss"].rows == [
-        ["norm=none", "40", "not reached"],
-        ["norm=layernorm", "40 (1/3), not reached (1/3), failed (1/3)", "not reached (2/3), failed (1/3)"],
+        ["no norm", "40", "not reached"],
+        ["LayerNorm", "40 (1/3), not reached (1/3), failed (1/3)", "not reached (2/3), failed (1/3)"],
     ]
     of = synthetic.study(seeds=(0, 1, 2), reach=(1.0,))
     root = synthetic.make_results(tmp_path / "range", of, lambda run: "better" if run.spec.seed else "unsteady")

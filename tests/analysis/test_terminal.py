@@ -14,6 +14,7 @@ import pytest
 import synthetic
 
 from normlab.analysis.terminal import print_answer
+from normlab.catalogue import NORMS
 from normlab.cli import main
 
 
@@ -44,13 +45,22 @@ def test_every_digit_of_the_piped_table_stands_in_the_csv(wide: Path) -> None:
     data = pd.read_csv(wide / "tables" / "outcome.csv", dtype={"optim.lr": str, "model.depth": str, "model.norm": str})
     data = data.set_index(["optim.lr", "model.depth", "model.norm"])
     for name, cell in zip(header[1:], row[1:], strict=True):
-        depth, norm = (part.partition("=")[2] for part in name.split(", "))
-        of = data.loc[(row[0], depth, norm)]
+        depth, norm = (part.rpartition("=")[2] for part in name.split(", "))
+        of = data.loc[(row[0], depth, {NORMS.title(key): key for key in NORMS}[norm])]
         trained, unsteady = f"{of['trained_mean']:.2f}", f"{of['unsteady_mean']:.2f}"
         assert cell == of["text"]
         assert cell == f"{trained} (1/3), unsteady {unsteady} (1/3), nan@{of['nan_first']:.0f} (1/3)"
     assert f"tables: {wide}/tables/ (outcome, loss_by_step," in done.stdout
     assert f"figures: {wide}/figures/ (loss_curves, loss_vs_lr, activations; svg, png)" in done.stdout
+
+
+def test_what_must_be_said_of_the_runs_is_in_the_answer(wide: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = next(wide.glob("runs/*/run.json"))
+    run.write_text(json.dumps(json.loads(run.read_text()) | {"notes": ["leaks the future"]}))
+    print_answer(wide)
+    assert "; leaks the future: 1 of 18 runs\n" in capsys.readouterr().out
+    print_answer(wide, json=True)
+    assert json.loads(capsys.readouterr().out)["notes"] == ["leaks the future: 1 of 18 runs"]
 
 
 def test_a_terminal_without_unicode_gets_the_answer_too(every_ending: Path, monkeypatch: pytest.MonkeyPatch) -> None:

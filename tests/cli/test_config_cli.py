@@ -5,9 +5,12 @@ import subprocess
 import sys
 
 import pytest
+from registered import only_here
 
+from normlab.catalogue import CATALOGUES, NORMS
 from normlab.cli import main
 from normlab.config.load import find_config, load_study, shipped_configs
+from normlab.model.norms.pointwise import DyT
 
 HEAVY = ("torch", "pandas", "matplotlib")
 
@@ -106,26 +109,45 @@ def test_schema_lists_every_field_and_is_a_json_schema(capsys):
     _, out, _ = call(capsys, "config", "schema", "--json")
     schema = json.loads(out)
     assert schema["required"] == ["question"]
-    assert schema["$defs"]["ModelSpec"]["properties"]["norm"]["enum"] == ["none", "layernorm", "rmsnorm", "dyt"]
+    assert schema["$defs"]["ModelSpec"]["properties"]["norm"]["enum"] == list(NORMS)
     assert "optim.lr" in schema["properties"]["axes"]["properties"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    [
-        ("norms", ["none", "layernorm", "rmsnorm", "dyt"]),
-        ("placements", ["post", "pre"]),
-        ("mixers", ["mean", "linear"]),
-        ("tasks", ["affine", "sum", "table", "markov"]),
-        ("configs", [path.stem for path in shipped_configs()]),
-    ],
-)
-def test_list_has_a_line_for_each(capsys, kind, names):
+@pytest.mark.parametrize("kind", [*CATALOGUES, "configs"])
+def test_list_has_a_line_for_each(capsys, kind):
+    names = list(CATALOGUES[kind]) if kind in CATALOGUES else [path.stem for path in shipped_configs()]
     _, out, _ = call(capsys, "list", kind)
     assert [line.split()[0] for line in out.splitlines()] == names
     _, out, _ = call(capsys, "list", kind, "--json")
     assert [entry["name"] for entry in json.loads(out)] == names
     assert all(len(entry["about"]) > 5 for entry in json.loads(out))
+
+
+def test_list_says_all_that_is_known_of_an_entry(capsys):
+    _, out, _ = call(capsys, "list", "norms", "--json")
+    (dyt,) = [entry for entry in json.loads(out) if entry["name"] == "dyt"]
+    assert (dyt["title"], dyt["source"]) == (DyT.title, DyT.source)
+    assert dyt["options"]["alpha"] == {"default": 0.5, "about": DyT.Options.model_fields["alpha"].description}
+    _, out, _ = call(capsys, "list", "norms")
+    assert "alpha" not in out and DyT.source not in out
+    _, out, _ = call(capsys, "list", "norms", "-v")
+    below = out[out.index("\ndyt ") :].splitlines()[2:5]
+    assert [line.split(":")[0].strip() for line in below] == ["source", "statistics", "alpha"]
+    assert below[2].split()[1] == "0.5"
+
+
+def test_list_shows_what_a_module_of_ones_own_registers(capsys, tmp_path):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from normlab.catalogue import INITS, Entry\nclass Mine(Entry):\n    'Every weight one.'\n"
+        "    title = 'all ones'\nINITS['ones'] = Mine\n"
+    )
+    with only_here():
+        code, out, _ = call(capsys, "list", "inits", "--plugins", str(plugin), "--json")
+        assert code == 0 and json.loads(out)[-1]["title"] == "all ones"
+    assert "ones" not in call(capsys, "list", "inits")[1].split()
+    code, out, err = call(capsys, "list", "inits", "--plugins", str(tmp_path / "none.py"))
+    assert (code, out, err.count("\n")) == (2, "", 1) and "cannot be imported" in err
 
 
 def test_env(capsys):
@@ -137,7 +159,15 @@ def test_env(capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["-h"], ["--version"], ["run", "-h"], ["config", "check", "postln"], ["config", "schema"], ["list", "configs"]],
+    [
+        ["-h"],
+        ["--version"],
+        ["run", "-h"],
+        ["config", "check", "postln"],
+        ["config", "schema"],
+        ["list", "configs"],
+        ["list", "norms", "-v"],
+    ],
 )
 def test_nothing_heavy_is_imported(arguments):
     code = "import sys; from normlab.cli import main; c = main(sys.argv[1:]); print(c, *sys.modules, file=sys.stderr)"

@@ -15,7 +15,7 @@ from torch import Tensor
 from normlab.config.schema import RunSpec
 from normlab.model.decoder import Decoder, build
 from normlab.model.layers import ALIGN
-from normlab.train.gradient import clip_, gradient_norms
+from normlab.train.gradient import SMALL, clip_, gradient_norms
 from normlab.train.optim import OPTIMIZERS, Optimizer
 from normlab.train.subnormals import flushing
 
@@ -166,33 +166,42 @@ class Stack:
     @torch.no_grad()
     def evaluate(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
         """Validation loss (S,) and largest per-token RMS of the stream by layer (depth + 1, S), on shared tokens."""
-        lanes, depth = len(self.specs), self.specs[0].model.depth
+        self.model.eval()
+        loss_S, rms_LS = self._measure(tokens_BT, largest_rms)
+        plain_LS = (rms_LS >= SMALL) & rms_LS.isfinite()
+        if bool((self.alive_S & ~plain_LS).any()):
+            # A square overflowed or vanished, so once more, with care; what was right keeps its bits.
+            rms_LS = torch.where(plain_LS, rms_LS, self._measure(tokens_BT, largest_rms_scaled)[1])
+        self.model.train()
+        return loss_S, rms_LS
+
+    def _measure(self, tokens_BT: Tensor, size: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """Loss (S,) and the largest `size` (S,) of the stream by layer, (depth + 1, S)."""
+        lanes, depth, dtype = len(self.specs), self.specs[0].model.depth, self.params_SP.dtype
         total_S = torch.zeros(lanes, dtype=torch.float64, device=self.device)
-        rms_LS = torch.zeros(depth + 1, lanes, dtype=self.params_SP.dtype, device=self.device)
+        size_LS = torch.zeros(depth + 1, lanes, dtype=dtype, device=self.device)
 
         def tap(layer: int, x_SBTD: Tensor) -> None:
-            rms_LS[layer] = torch.maximum(rms_LS[layer], largest_rms(x_SBTD.to(self.params_SP.dtype)))
+            size_LS[layer] = torch.maximum(size_LS[layer], size(x_SBTD.to(dtype)))
 
-        self.model.eval()
         for chunk_BT in tokens_BT.split(EVALUATION_CHUNK):
             total_S += self.losses(chunk_BT.expand(lanes, -1, -1), tap).double() * len(chunk_BT)
-        self.model.train()
-        return (total_S / len(tokens_BT)).to(self.params_SP.dtype), rms_LS
+        return (total_S / len(tokens_BT)).to(dtype), size_LS
 
 
 def largest_rms(x_SBTD: Tensor) -> Tensor:
-    """The largest RMS of a token, lane by lane (S,).
+    """The largest RMS of a token, lane by lane (S,)."""
+    return x_SBTD.square().mean(-1).flatten(1).amax(1).sqrt()
 
-    Squares of very large and very small entries overflow or vanish: there x is first multiplied by a power of two,
-    which changes no digit."""
-    x_SX = x_SBTD.flatten(1)
-    largest_S = torch.maximum(x_SX.amax(1), x_SX.amin(1).neg())
-    exponent = 64 if x_SBTD.dtype == torch.float32 else 512  # of the largest number, halved
-    scale_S = torch.ones_like(largest_S)
-    scale_S.masked_fill_(largest_S > 2.0 ** (exponent - 8), 2.0 ** -(exponent + 8))
-    scale_S.masked_fill_((largest_S < 2.0 ** (24 - exponent)) & (largest_S > 0), 2.0 ** (exponent + 16))
-    square_SBT = (x_SBTD * scale_S.view(-1, 1, 1, 1)).square().mean(-1)
-    return square_SBT.flatten(1).amax(1).sqrt() / scale_S
+
+def largest_rms_scaled(x_SBTD: Tensor) -> Tensor:
+    """The same for streams whose squares overflow or vanish: of x divided by about its largest entry."""
+    largest_S = x_SBTD.abs().flatten(1).amax(1)
+    # A power of two changes no digit. It must be a normal number itself, also where the largest entry is not.
+    bound = 100 if x_SBTD.dtype == torch.float32 else 1000
+    exponent_S = largest_S.frexp().exponent.clamp(min=-bound, max=bound)
+    scale_S = torch.ones_like(largest_S).ldexp(exponent_S)
+    return largest_rms(x_SBTD / scale_S.view(-1, 1, 1, 1)) * scale_S
 
 
 def flatten(model: Decoder) -> Tensor:

@@ -196,12 +196,24 @@ def test_an_option_that_is_wrong_is_told_with_its_place(here: Path, capsys: pyte
     assert line == "mine.yaml:10:33: model.norm_options.power: expected more than 0, got -2"
 
 
-def test_what_must_not_be_trained_is_an_error_of_the_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "mine.py").write_text(MINE.replace("(-1, keepdim=True)", "(keepdim=True, dim=(0, 3))"))
-    for words in (["config", "check", "mine.yaml"], ["run", "mine.yaml", "-o", "r"]):
-        assert main(words) == 2
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("(-1, keepdim=True)", "(keepdim=True, dim=(0, 3))", "norm 'powernorm': moving one lane moved another"),
+        (
+            "    def start(self, width):",
+            "    def __init__(self, width, p):",
+            "norm 'powernorm' cannot be built: TypeError",
+        ),
+        ("super().draw(rng, count) + 1", "super().draw(rng)", "task 'shifted' cannot be drawn from: TypeError"),
+    ],
+)
+def test_what_must_not_be_trained_is_an_error_of_the_check(
+    here: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str
+) -> None:
+    (here / "mine.py").write_text(MINE.replace(old, new, 1))
+    for command in (["config", "check", "mine.yaml"], ["run", "mine.yaml", "-o", "r"]):
+        assert main(command) == 2
         (line,) = capsys.readouterr().err.strip().splitlines()
-        assert line.removeprefix("normlab: error: ").startswith(
-            "mine.yaml:3:10: plugins: norm 'powernorm': moving one lane moved another"
-        )
+        assert line.removeprefix("normlab: error: ").startswith(f"mine.yaml:3:10: plugins: {words}")
     assert not (here / "r").exists()

@@ -14,6 +14,7 @@ from typing import Any
 import normlab
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord
+from normlab.train.code import code_digest
 
 
 def record(spec: RunSpec) -> RunRecord:
@@ -63,6 +64,7 @@ def fills_the_disk(specs: Sequence[RunSpec], **_: Any) -> list[RunRecord]:
 def here_and_now(specs: Sequence[RunSpec], **_: Any) -> list[RunRecord]:
     """As `quick`, with the circumstances that `--reuse` compares, as the real trainer writes them."""
     same = {"device": "cpu", "threads": 1, "torch": version("torch"), "normlab": normlab.__version__}
+    same |= {"code": code_digest()}
     judged = {"thresholds": Thresholds().model_dump(mode="json")}
     made = [record(spec) for spec in specs]
     return [RunRecord(one.id, {**one.run, **judged}, one.curve, {**one.timing, **same}) for one in made]

@@ -11,6 +11,7 @@ from normlab.analysis.measured_speed_cells import bandwidth_table, by_key, cells
 from normlab.analysis.measured_speed_model import model_table
 from normlab.analysis.speed_text import ABSENT, digits, faster_text, interval_text, share_text
 from normlab.analysis.table import Table
+from normlab.catalogue import NORMS
 from normlab.measures import Measure
 
 
@@ -27,10 +28,10 @@ def article_table(measure: Measure) -> Table:
     rows, data = [], []
     for shape in measure.settings["shapes"]:
         pair = {
-            "LayerNorm": cells.get((shape, "layernorm", "forward", "native")),
-            "RMSNorm": cells.get((shape, "rmsnorm", "forward", "handwritten")),
+            "layernorm": cells.get((shape, "layernorm", "forward", "native")),
+            "rmsnorm": cells.get((shape, "rmsnorm", "forward", "handwritten")),
         }
-        timed = {name: cell for name, cell in pair.items() if cell}
+        timed = {NORMS.title(norm): cell for norm, cell in pair.items() if cell}
         share = ratios.get(shape) or (single.get("faster_by") if len(timed) == 2 else None)
         printed = values["printed_us"].get(shape) or {}
         faster = faster_text(timed)
@@ -52,12 +53,11 @@ def _article_data(
     shape: str, pair: Mapping[str, Any], share: Mapping[str, Any] | None, faster: str, printed: Mapping[str, float]
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"shape": shape}
-    for name, cell in pair.items():
-        for key in ("median_us", "low_us", "high_us", "n"):
-            row[f"{name.lower()}_{key}"] = (cell or {}).get(key)
+    for norm, cell in pair.items():
+        row |= {f"{norm}_{key}": (cell or {}).get(key) for key in ("median_us", "low_us", "high_us", "n")}
     row |= {f"faster_by_{key}": (share or {}).get(key) for key in ("median", "low", "high", "n")}
     row |= {"faster": faster}
-    return row | {f"printed_{name}_us": printed.get(name) for name in ("layernorm", "rmsnorm")}
+    return row | {f"printed_{norm}_us": printed.get(norm) for norm in pair}
 
 
 def _printed(printed: Mapping[str, float]) -> list[str]:

@@ -16,6 +16,7 @@ from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord
 from normlab.train.circumstances import describe_built, describe_machine, reset_peak_memory
 from normlab.train.guard import inspect
+from normlab.train.hints import blocked_norms, scale_overflow
 from normlab.train.log import Log, due_evaluations, make_record
 from normlab.train.memory import halves, lanes_that_fit
 from normlab.train.optim import rate
@@ -88,6 +89,7 @@ def _train(
     data = [TrainingData(task, spec) for spec in specs]
     held_out_BT = torch.from_numpy(validation_set(task)).to(device)
     stack, log = Stack(specs, device, engine.compiled), Log(len(specs))
+    marks += blocked_norms(stack)
     program = program_for(stack)
     peak_rate_S = np.zeros(len(specs))
 
@@ -149,7 +151,7 @@ def _chunks(spec: RunSpec, size: int) -> Iterator[tuple[int, int]]:
 def _note(stack: Stack, log: Log, first: int, stats: Statistics, tokens_KSBT: np.ndarray) -> None:
     """Put a chunk of steps into the log and find the producer for each lane that ended in it.
 
-    A frozen lane still has the parameters that it had before its onset step, so that step can be run again."""
+    A frozen lane still has the state that it had before its onset step, so that step can be run again."""
     lived = [lane.alive for lane in log.lanes]
     log.add_steps(first, *stats)
     for lane, entry in enumerate(log.lanes):
@@ -157,6 +159,10 @@ def _note(stack: Stack, log: Log, first: int, stats: Statistics, tokens_KSBT: np
             if entry.onset["kind"] == "parameter":
                 found = find_in_parameters(stack.model, stack.optimizer, lane)
             else:
-                tokens_BT = torch.from_numpy(tokens_KSBT[entry.onset["step"] - first, lane]).to(stack.device)
-                found = find_producer(stack.specs[lane], stack.lane(lane), tokens_BT, stack.device)
+                spec, step = stack.specs[lane], entry.onset["step"]
+                tokens_BT = torch.from_numpy(tokens_KSBT[step - first, lane]).to(stack.device)
+                state = stack.lane(lane)._replace(clock_1=torch.full_like(stack.model.clock, step))
+                found = find_producer(spec, state, tokens_BT, stack.device)
+                if entry.onset["kind"] == "gradient":
+                    entry.notes += scale_overflow(spec, state, tokens_BT, stack.device, step)
             entry.onset.update(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from normlab import catalogue
 from normlab.catalogue import Field
@@ -62,3 +62,10 @@ class Identity(Norm):
 
     def forward(self, x_SBTD: Tensor) -> Tensor:
         return x_SBTD
+
+
+def bounded(model: Any) -> str | None:
+    """What is unusual about a norm with bounded entries in such a net."""
+    if model.placement == "pre":
+        return None
+    return f"replaces the norm before a sublayer; with placement '{model.placement}' it bounds more than its input"

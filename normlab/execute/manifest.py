@@ -31,7 +31,7 @@ COMPARED = ("commit", "dirty", "code", "device", "threads", "torch", "normlab")
 def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """The circumstances, of two manifests, that may change last digits and are not the same: `torch 2.12 -> 2.13`."""
     pairs: list[tuple[str, Any, Any]] = [(key, *(side.get(key, "not told") for side in (old, new))) for key in COMPARED]
-    pairs += [(key, _switch(old, key), _switch(new, key)) for key in SWITCHES]
+    pairs += [(key, _switch(old, key), _switch(new, key)) for key in (*SWITCHES, *SETTING)]
     return [f"{key} {one} -> {two}" for key, one, two in pairs if one != two]
 
 

@@ -23,6 +23,7 @@ HERE = {"commit": "c0ffee", "dirty": False, "device": "cpu", "threads": 1, "torc
         ({"compiled": True}, {}, ["compiled on -> off"]),
         ({}, {"tf32": True}, ["tf32 off -> on"]),
         ({"tf32": False}, {}, []),
+        ({}, {"flush_subnormals": True}, ["flush_subnormals off -> on"]),
         ({"cpu": "another", "python": "3.11"}, {}, []),
         (
             {"device": "cuda:0", "tf32": True},

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from registered import only_here
 from tiny_nets import tiny, train
 from torch import Tensor, nn
 
 from normlab.model import decoder as decoder_module
+from normlab.model import placements
 from normlab.train import optim, stack
 
 # Adam moves a weight by at most its rate a step, and at first by just that: after four steps of 1e-3 the largest move
@@ -86,7 +88,7 @@ def test_a_gradient_alone(sabotage, value: float) -> None:  # noqa: ANN001
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_the_optimisers_update(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+def test_the_optimisers_update(value: float) -> None:
     class Broken(optim.Adam):
         calls = 0
 
@@ -96,13 +98,30 @@ def test_the_optimisers_update(monkeypatch: pytest.MonkeyPatch, value: float) ->
             if self.calls == 4:
                 params_SP[1, -1] = value  # the last weight of the head
 
-    monkeypatch.setitem(optim.OPTIMIZERS, "adam", Broken)
-    calm, doomed = train(tiny(**CALM), tiny(**DOOMED))
+    with only_here():
+        optim.OPTIMIZERS["broken"] = Broken
+        calm, doomed = train(*[tiny(**lane, optim__name="broken") for lane in (CALM, DOOMED)])
     assert calm.run["onset"] is None
     counts = {"nan": int(value != value), "inf": int(value == value)}
     expected = {"step": 4, "kind": "parameter", "phase": "update", "producer": "optim.Broken at head.weight", **counts}
     assert doomed.run["onset"] == expected
     assert doomed.run["steps"] == 4
+
+
+class Bomb(placements.Pre):
+    """Pre-LN that turns non-finite in one step."""
+
+    def forward(self, x_SBTD: Tensor, sublayer: Any, norms: Any) -> Tensor:
+        return super().forward(x_SBTD, sublayer, norms).masked_fill(self.clock == ONSET, float("inf"))
+
+
+def test_a_placement_that_depends_on_the_step_is_caught_in_its_step() -> None:
+    with only_here():
+        placements.PLACEMENTS["bomb"] = Bomb
+        (record,) = train(tiny(model__placement="bomb", train__steps=9, train__eval_every=9))
+    onset = record.run["onset"]
+    # A placement without parameters is the equation of its block.
+    assert (onset["step"], onset["phase"], onset["producer"]) == (ONSET, "forward", "blocks.0")
 
 
 def test_a_real_overflow_names_the_product_that_made_it() -> None:
@@ -115,7 +134,9 @@ def test_a_real_overflow_names_the_product_that_made_it() -> None:
 
 def test_a_loss_that_is_not_finite_at_the_start_is_an_onset_at_step_0() -> None:
     (record,) = train(
-        tiny(model__norm="none", model__final_norm="none", model__init_std=1e10, train__precision="float16")
+        tiny(
+            model__norm="none", model__final_norm="none", model__init_options={"std": 1e10}, train__precision="float16"
+        )
     )
     assert record.run["outcome"] == "nan" and record.run["steps"] == 0
     assert record.run["onset"]["step"] == 0 and record.run["onset"]["phase"] == "forward"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import ValidationError
+
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.store import RunRecord
 from normlab.train.loop import train_stack
@@ -27,6 +29,15 @@ def tiny(**fields: Any) -> RunSpec:
         else:
             tree[section] = value
     return RunSpec.model_validate(tree)
+
+
+def allowed(**fields: Any) -> bool:
+    """Whether there is such a spec; an entry refuses nets in which it makes no sense."""
+    try:
+        tiny(**fields)
+    except ValidationError:
+        return False
+    return True
 
 
 def train(*specs: RunSpec) -> list[RunRecord]:

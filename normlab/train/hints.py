@@ -27,6 +27,7 @@ def blocked_norms(stack: Stack) -> Iterator[str]:
         seen.add(kind)
 
 
+@flushing()
 @torch.no_grad()
 def passes_nothing(norm: Norm) -> bool:
     """Whether tokens that differ in direction and size all come out alike, with parameters of order one so that a gain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from stateful_norm import running
 from tiny_nets import tiny, train
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,7 +26,15 @@ FIELDS = [
     {"optim__name": "adamw", "optim__weight_decay": 0.1, **ADAM},
     {"optim__name": "sgd", "optim__momentum": 0.9},
     {"train__precision": "bfloat16", "train__loss_scale": 128.0},
+    {"model__norm": "running", "model__final_norm": "same"},
+    {"model__norm": "running", "model__placement": "pre-then-post", "model__placement_options": {"step": 9}},
 ]
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    with running():
+        yield
 
 
 def lanes(fields: dict[str, Any]) -> list[RunSpec]:
@@ -144,13 +154,15 @@ def test_a_capture_that_runs_out_of_memory_says_so(monkeypatch) -> None:  # noqa
 def test_every_tensor_that_a_step_changes_is_in_the_state() -> None:
     for fields in FIELDS:
         stack = Stack(lanes(fields), looks=False)
-        owners = [stack, stack.optimizer]
+        owners = [stack, stack.model, stack.optimizer]
         tensors = {id(t): t for owner in owners for t in vars(owner).values() if isinstance(t, torch.Tensor)}
+        tensors |= {id(buffer): buffer for buffer in stack.model.buffers()}
         before = {key: tensor.clone() for key, tensor in tensors.items()}
         stack.step(stack.inputs(1, np.ones((1, 3, 4, 6), dtype=np.int64), np.full((1, 3), 1e-3)).at(0))
         known = {id(tensor) for tensor in stack.state()} | {id(getattr(stack.optimizer, "scratch_SP", None))}
         changed = {key for key, tensor in tensors.items() if not torch.equal(tensor, before[key])}
-        assert changed and changed <= known
+        assert changed and changed <= known and id(stack.model.clock) in changed
+        assert {id(buffer) for buffer in stack.model.buffers()} <= changed
 
 
 @pytest.mark.parametrize("looks", [True, False])

@@ -75,7 +75,7 @@ def test_the_plain_net_has_every_entry() -> None:
         assert set(shipped(catalogue)) == set(get_args(known)), catalogue.kind
 
 
-# Lanes in company: each entry once, in both precisions.
+# Each entry once, in the precision of most studies; in float64 the tests below lead lanes in company.
 COMPANY: list[dict[str, Any]] = [
     *({"norm": name} | SHOWN.get(name, {}) for name in shipped(NORMS)),
     *({"placement": name} | SHOWN.get(name, {}) for name in shipped(PLACEMENTS)),
@@ -86,11 +86,10 @@ COMPANY: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("settings", COMPANY, ids=str)
-def test_lanes_in_company(settings: dict[str, Any], dtype: str) -> None:
+def test_lanes_in_company(settings: dict[str, Any]) -> None:
     norm = "none" if settings.get("placement") == "rezero" else "layernorm"
-    assert_package_equals_plain(**({"norm": norm} | settings), dtype=dtype)
+    assert_package_equals_plain(**({"norm": norm} | settings), dtype="float32")
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

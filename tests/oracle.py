@@ -27,8 +27,8 @@ import plain_net  # noqa: E402
 import plain_toy  # noqa: E402
 from plain_net import Settings, options  # noqa: E402
 
-# Both do the same sums in another order. float64: 1e-10 is asked for; the largest seen are 1.3e-11 (weights of ScaleNorm
-# in Sub-LN after 20 steps of Adam), 3e-13 (gradients) and 1.2e-14 (losses).
+# Both do the same sums in another order. float64: 1e-10 is asked for; the largest seen are 1.3e-11 (a weight after 20
+# steps of Adam, ScaleNorm in Sub-LN), 3e-13 (gradients) and 1.2e-14 (losses).
 # float32: the largest seen is 7e-6 (a gradient norm in Sub-LN; losses 3e-7); ten times that for other CPUs' kernels.
 RTOL = {"float64": 1e-10, "float32": 7e-5}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Iterator
 
@@ -16,10 +17,11 @@ from normlab.execute.manifest import environment
 from normlab.model.norms import NORMS, Norm
 from normlab.train import loop
 from normlab.train.stack import Stack
-from normlab.train.subnormals import can_flush, flushes, flushing
+from normlab.train.subnormals import flushes, flushing
 from normlab.train.tasks import TrainingData
 
-pytestmark = pytest.mark.skipif(not can_flush(), reason="this CPU cannot flush subnormal numbers")
+KNOWN = ("x86_64", "AMD64", "aarch64", "arm64")  # asking the code under test would hide that it does nothing
+pytestmark = pytest.mark.skipif(platform.machine() not in KNOWN, reason="not known to flush subnormal numbers")
 SMALLEST = sys.float_info.min
 
 

@@ -73,7 +73,7 @@ def full_log(spec: RunSpec) -> Log:
     def drawn(*shape: int) -> np.ndarray:
         return rng.uniform(1.0, 4.0, shape).astype(np.float32)
 
-    log.add_steps(1, drawn(steps, 1), drawn(steps, 1), np.ones((steps, 3, 1), dtype=bool))
+    log.add_steps(1, drawn(steps, 1), drawn(steps, 1), np.ones((steps, 4, 1), dtype=bool))
     for step in (0, *due_evaluations(spec)):
         log.add_evaluation(step, torch.from_numpy(drawn(1)), torch.from_numpy(drawn(layers, 1)))
     return log

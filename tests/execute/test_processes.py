@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -115,6 +117,12 @@ def test_one_worker_other_order_and_other_stacks_give_the_same_bytes(
     assert len(reference) == 2 * len(plan) and compared(tmp_path / "r") == reference
     outcomes = {read_run(straight / "runs" / run.id)["outcome"] for run in plan}
     assert "nan" in outcomes and len(outcomes) > 1
+
+
+def test_every_worker_flushed_subnormals_and_manifest_and_runs_say_so(straight: Path) -> None:
+    said = [json.loads(path.read_text())["flush_subnormals"] for path in straight.glob("runs/*/timing.json")]
+    assert (read_manifest(straight) or {})["flush_subnormals"] is True and len(said) == 8
+    assert all(said) or platform.machine() not in ("x86_64", "AMD64", "aarch64", "arm64")
 
 
 def test_killed_and_resumed_gives_the_same_bytes_and_leaves_no_orphan(

@@ -44,8 +44,21 @@ class Leaf(nn.Module):
 
 def product(x_SND: Tensor, weight_SDF: Tensor, bias_S1F: Tensor | None) -> Tensor:
     """x W + b of every lane, (S, N, F). `baddbmm` would fill the result with the bias first: one pass more."""
-    y_SNF = torch.bmm(x_SND, weight_SDF)
+    y_SNF = islands(x_SND, weight_SDF) if ragged(x_SND, weight_SDF) else torch.bmm(x_SND, weight_SDF)
     return y_SNF if bias_S1F is None else y_SNF.add_(bias_S1F)
+
+
+def ragged(x_SND: Tensor, weight_SDF: Tensor) -> bool:
+    """Whether lanes lie in memory in another way than the first: on a CPU without AVX-512 the last digits of MKL's
+    products depend on whether a matrix starts on 16 bytes."""
+    (n, d), f = x_SND.shape[1:], weight_SDF.shape[2]
+    return x_SND.device.type == "cpu" and any(size * x_SND.element_size() % 16 for size in (n * d, d * f, n * f))
+
+
+def islands(x_SND: Tensor, weight_SDF: Tensor) -> Tensor:
+    """The product lane by lane. Times 1 puts a matrix, and its gradient, into memory of its own."""
+    pairs = zip(x_SND.unbind(), weight_SDF.unbind(), strict=True)
+    return torch.stack([((x_ND * 1) @ (weight_DF * 1)) * 1 for x_ND, weight_DF in pairs])
 
 
 def low_product(x_SND: Tensor, weight_SDF: Tensor, bias_S1F: Tensor | None, low: torch.dtype) -> Tensor:

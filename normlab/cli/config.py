@@ -16,6 +16,7 @@ from normlab.catalogue.lists import suggest
 from normlab.cli.options import Plugins, Quiet, Verbose
 from normlab.config.errors import ConfigError
 from normlab.config.load import find_config, load_study, shipped_configs, study_yaml
+from normlab.config.plan import expand
 from normlab.config.plugins import load_plugins
 from normlab.config.scalars import show as show_scalar
 
@@ -57,14 +58,17 @@ def check(
             path = find_config(name)
             study = load_study(path, overrides, inspect=inspect_entries)
             runs = math.prod(len(axis.points) for axis in study.axes) * len(study.seeds)
-            answers.append({"config": str(path), "ok": True, "runs": runs, "problems": []})
+            unusual = list(dict.fromkeys(clause for run in expand(study) for clause in run.spec.model.unusual()))
+            answers.append({"config": str(path), "ok": True, "runs": runs, "problems": [], "unusual": unusual})
         except ConfigError as error:
-            answers.append({"config": name, "ok": False, "runs": None, "problems": error.problems})
+            answers.append({"config": name, "ok": False, "runs": None, "problems": error.problems, "unusual": []})
     if as_json:
         print(json.dumps(answers, indent=1))
     for answer in () if as_json else answers:
         if answer["ok"]:
             print(f"{answer['config']}: ok, {answer['runs']} run{'s' if answer['runs'] > 1 else ''}")
+            for clause in answer["unusual"]:
+                print(f"  unusual: {clause}")
         else:
             print("\n".join(answer["problems"]), file=sys.stderr)
     return 0 if all(answer["ok"] for answer in answers) else 2

@@ -238,3 +238,14 @@ def test_closed_standard_streams_break_nothing(closed):
     assert ("postln" in done.stdout) == (1 not in closed)
     done = run("list", "nroms", code=shut + again)
     assert done.returncode == 2 and ("expected one of" in done.stderr) == (2 not in closed)
+
+
+def test_what_is_unusual_about_a_net_is_said_once(tmp_path, capsys):
+    path = tmp_path / "narrow.yaml"
+    path.write_text("question: q\nbase: {model: {width: 1}}\naxes: {optim.lr: [1e-3, 1e-2]}\n")
+    assert main(["config", "check", str(path)]) == 0
+    first, *notes = capsys.readouterr().out.splitlines()
+    assert first == f"{path}: ok, 2 runs"
+    assert notes == ["  unusual: norm 'layernorm' of width 1 passes nothing on but its bias"]
+    assert main(["config", "check", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["unusual"] == [notes[0].removeprefix("  unusual: ")]

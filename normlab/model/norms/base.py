@@ -68,4 +68,4 @@ def bounded(model: Any) -> str | None:
     """What is unusual about a norm with bounded entries in such a net."""
     if model.placement == "pre":
         return None
-    return f"replaces the norm before a sublayer; with placement '{model.placement}' it bounds more than its input"
+    return f"is meant to stand before a sublayer; with placement '{model.placement}' it bounds more than its input"

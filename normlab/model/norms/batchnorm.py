@@ -30,6 +30,9 @@ class BatchNorm(Norm):
     # with the unit vector 2, and x 4.
     operations = (7, 11)
 
+    running_mean: Tensor
+    running_variance: Tensor
+
     class Options(EpsOptions):
         """eps sits inside the root."""
 
@@ -52,12 +55,12 @@ class BatchNorm(Norm):
         seen = []
 
         def unit(x_SBTD: Tensor, elsewhere: Tensor | None) -> Unit:
-            mean_S11D = masked(x_SBTD.mean((1, 2), keepdim=True), elsewhere, 0.0)
+            mean_S11D = x_SBTD.mean((1, 2), keepdim=True)
             centred_SBTD = x_SBTD - mean_S11D
-            variance_S11D = centred_SBTD.square().mean((1, 2), keepdim=True)
+            variance_S11D = masked(centred_SBTD, elsewhere).square().mean((1, 2), keepdim=True)
             seen.append((mean_S11D.detach(), variance_S11D.detach()))
-            scale_S11D = masked(variance_S11D + self.options.eps, elsewhere).rsqrt()
-            return Unit(centred_SBTD * scale_S11D, scale_S11D, mean_S11D * scale_S11D)
+            scale_S11D = (variance_S11D + self.options.eps).rsqrt()
+            return Unit(centred_SBTD * scale_S11D, scale_S11D, mean_S11D)
 
         y_SBTD = normalised(unit, x_SBTD, (1, 2))
         self.follow(*seen[0], x_SBTD.shape[1] * x_SBTD.shape[2])

@@ -39,7 +39,7 @@ class LayerNorm(Norm):
 
         x_SBTD = masked(x_SBTD, elsewhere)
         unit, mean, scale = torch.native_layer_norm(x_SBTD, x_SBTD.shape[-1:], None, None, self.options.eps)
-        return Unit(unit, scale, mean * scale)
+        return Unit(unit, scale, mean)
 
     def normalise(self, x_SBTD: Tensor) -> Tensor:
         return (normalised(self.unit, x_SBTD) * self.gain).add_(self.bias)  # addcmul's gradient makes one pass more

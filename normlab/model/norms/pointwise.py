@@ -56,7 +56,7 @@ class Derf(Norm):
     operations = (5, 12)
 
     class Options(DyT.Options):
-        alpha: float = Field(0.5, gt=0, le=1e6, description="start value of the slope")
+        """As DyT's."""
 
     def start(self, width: int) -> None:
         self.alpha, self.shift = self.vector(1, self.options.alpha), self.vector(1, 0.0)

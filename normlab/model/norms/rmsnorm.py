@@ -38,11 +38,11 @@ class RMSNorm(Norm):
 
     def mean_square(self, x_SBTD: Tensor, elsewhere: Tensor | None) -> Tensor:
         """What takes the place of the mean square, (S, B, T, 1)."""
-        return x_SBTD.square().mean(-1, keepdim=True)
+        return masked(x_SBTD, elsewhere).square().mean(-1, keepdim=True)
 
     def unit(self, x_SBTD: Tensor, elsewhere: Tensor | None = None) -> Unit:
         """The vector without its gain."""
-        scale_SBT1 = masked(self.mean_square(x_SBTD, elsewhere) + self.options.eps, elsewhere).rsqrt()
+        scale_SBT1 = (self.mean_square(x_SBTD, elsewhere) + self.options.eps).rsqrt()
         return Unit(x_SBTD * scale_SBT1, scale_SBT1)
 
     def normalise(self, x_SBTD: Tensor) -> Tensor:
@@ -102,8 +102,9 @@ class CompressedRMSNorm(RMSNorm):
     operations = (5, 9)
 
     def mean_square(self, x_SBTD: Tensor, elsewhere: Tensor | None) -> Tensor:
-        last_SBT1 = masked(x_SBTD.sum(-1, keepdim=True), elsewhere)
-        return (x_SBTD.square().sum(-1, keepdim=True) + last_SBT1.square()) / (x_SBTD.shape[-1] + 1)
+        last_SBT1 = masked(x_SBTD, elsewhere).sum(-1, keepdim=True)
+        square_SBT1 = masked(x_SBTD, elsewhere).square().sum(-1, keepdim=True)
+        return (square_SBT1 + last_SBT1.square()) / (x_SBTD.shape[-1] + 1)
 
     @classmethod
     def unusual(cls, model: Any) -> str | None:

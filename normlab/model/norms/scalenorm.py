@@ -38,8 +38,8 @@ class ScaleNorm(Norm):
     def unit(self, x_SBTD: Tensor, elsewhere: Tensor | None = None) -> Unit:
         """The vector of length 1."""
         # The larger one before the root: at 0 a root has no gradient.
-        square_SBT1 = x_SBTD.square().sum(-1, keepdim=True).clamp(min=self.options.eps**2)
-        scale_SBT1 = masked(square_SBT1, elsewhere).rsqrt()
+        square_SBT1 = masked(x_SBTD, elsewhere).square().sum(-1, keepdim=True)
+        scale_SBT1 = square_SBT1.clamp(min=self.options.eps**2).rsqrt()
         return Unit(x_SBTD * scale_SBT1, scale_SBT1)
 
     def normalise(self, x_SBTD: Tensor) -> Tensor:

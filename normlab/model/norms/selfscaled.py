@@ -19,7 +19,7 @@ class SeeDNorm(RMSNorm):
         y = (tanh(x . beta) alpha + gamma) x / sqrt(mean(x^2) + eps)
 
     x . beta is one number a token; eps (1e-5) sits inside the root; gamma and alpha start at 1, beta at 0, so that it
-    starts as RMSNorm does.
+    starts as RMSNorm does. Where |x . beta| passes 3e38 the product, not the norm, is what overflows.
     """
 
     title = "SeeDNorm"
@@ -59,8 +59,8 @@ class BHyT(RMSNorm):
     title = "BHyT"
     source = "arXiv:2601.09719"
     final = "rmsnorm"
-    # Forward: square, sum, scale, slope, tanh, gain. Backward: gain 2, g * gain 1, through tanh 3, slope 2, unit 1, mean
-    # with the unit vector 2, x 3.
+    # Forward: square, sum, scale, slope, tanh, gain. Backward: gain 2, g * gain 1, through tanh 3, slope 2, unit 1,
+    # mean with the unit vector 2, x 3.
     operations = (6, 14)
 
     class Options(RMSNorm.Options):

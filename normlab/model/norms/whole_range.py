@@ -1,5 +1,6 @@
-"""Norms over the whole range of float32: a square overflows from 1.8e19 on and vanishes below 1e-19, and so does what a
-norm makes of such numbers, though it should be a vector like any other.
+"""Norms over the whole range of float32: a square overflows from 1.8e19 on and vanishes below 1e-19, the gradient of a
+root goes wrong six decades earlier, and a mean that is many times the deviation takes the digits with it. What a norm
+makes of such numbers should be a vector like any other.
 
 The plain formula is computed first, bit by bit what it always was. Its statistics, one number a token, show whether it
 could be right; tokens for which they do not are computed again in float64. On the CPU the look at them costs some
@@ -19,34 +20,40 @@ if TYPE_CHECKING:
 # The gradient of a root takes the third power of the scale, and 2^40 to the third is still a float32.
 SCALE = (2.0**-40, 2.0**40)
 # A mean 2^10 times the deviation leaves 14 of a vector's 24 bits.
-OFFSET = (-(2.0**10), 2.0**10)
+OFFSET = 2.0**10
 
 
 class Unit(NamedTuple):
-    """A normalised tensor and the statistics that it came by, (S, B, T, 1) or as they are: the factor, and the mean in
-    units of the deviation where subtracting it has cost digits."""
+    """A normalised tensor and the statistics that it came by, (S, B, T, 1) or as they are: the factor, and the mean if
+    that was subtracted."""
 
     unit_SBTD: Tensor
     scale: Tensor
-    offset: Tensor | None = None
+    mean: Tensor | None = None
 
     def right(self) -> bool:
         """Whether all statistics are in the range where the formula is right."""
-        return between(self.scale, SCALE) and (self.offset is None or between(self.offset, OFFSET))
+        low, high = extremes(self.scale)
+        if not (SCALE[0] < low and high < SCALE[1]):
+            return False
+        if self.mean is None:
+            return True
+        least, most = extremes(self.mean)
+        return max(-least, most) * high < OFFSET or bool(self.where_right().all())
 
     def where_right(self) -> Tensor:
         """Which of them are."""
         inside = (self.scale > SCALE[0]) & (self.scale < SCALE[1])
-        return inside if self.offset is None else inside & (self.offset > OFFSET[0]) & (self.offset < OFFSET[1])
+        return inside if self.mean is None else inside & ((self.mean * self.scale).abs() < OFFSET)
 
 
-Formula = Callable[..., Unit]  # (x, elsewhere): where the mask `elsewhere` is true its statistics are of no account
+Formula = Callable[..., Unit]  # of (x, elsewhere); see `masked`
 
 
-def between(x: Tensor, bounds: tuple[float, float]) -> bool:
-    """Whether all entries lie between the bounds; a NaN does not."""
+def extremes(x: Tensor) -> tuple[float, float]:
+    """The least and the largest entry; NaN if there is one."""
     low, high = x.detach().aminmax()
-    return low.item() > bounds[0] and high.item() < bounds[1]
+    return low.item(), high.item()
 
 
 def normalised(formula: Formula, x_SBTD: Tensor, dims: tuple[int, ...] = (-1,)) -> Tensor:
@@ -61,11 +68,12 @@ def normalised(formula: Formula, x_SBTD: Tensor, dims: tuple[int, ...] = (-1,)) 
         wrong = finite & ~plain.where_right()
     if not bool(wrong.any()):
         return plain.unit_SBTD
-    wide = formula(x_SBTD.masked_fill(~wrong, 1.0).double(), None).unit_SBTD.float()
+    wide = formula(x_SBTD.double(), None).unit_SBTD.float()
     return torch.where(wrong, wide, formula(x_SBTD, wrong).unit_SBTD)
 
 
-def masked(statistic: Tensor, elsewhere: Tensor | None, value: float = 1.0) -> Tensor:
-    """The statistic with `value` where it is of no account. Zero gradients come back from there, and times infinity
-    they would be NaN; replacing x would add up the gradients of x in another order, and so change the last bit."""
-    return statistic if elsewhere is None else statistic.masked_fill(elsewhere, value)
+def masked(x_SBTD: Tensor, elsewhere: Tensor | None) -> Tensor:
+    """What the statistics are taken of: 1 where they are of no account. Zero gradients come back from there, and times
+    an infinity they would be NaN. The other uses of x stay as they are, so that the gradients of all other tokens are
+    added up in the same order, to the same bits."""
+    return x_SBTD if elsewhere is None else x_SBTD.masked_fill(elsewhere, 1.0)

@@ -4,12 +4,14 @@ import re
 
 import pytest
 
+from normlab.catalogue import NORMS, PLACEMENTS
 from normlab.config.load import load_study as load
 from normlab.config.load import shipped_configs
 from normlab.config.plan import expand
 
 RUNS = {"collapse": 6, "depth": 9, "dyt": 2, "finalnorm": 10, "lr_wide": 18, "postln": 10, "preln": 10}
 RUNS |= {"readings": 216, "readings_long": 60, "readings_tables": 93, "smoke": 4, "warmup": 4}
+RUNS |= {"norms": 77, "placements": 84, "deep": 70, "dyt_alpha": 35}
 CONFIGS = shipped_configs()
 
 
@@ -53,3 +55,8 @@ def test_the_two_sweeps_differ_in_the_placement_alone():
     assert post.base.model_copy(update={"model": pre.base.model}) == pre.base
     assert post.base.model.model_copy(update={"placement": "pre"}) == pre.base.model
     assert post.axes == pre.axes
+
+
+def test_every_norm_and_every_placement_has_its_row():
+    assert [point["model.norm"] for point in settings("norms", "model.norm")] == list(NORMS)
+    assert [point["model.placement"] for point in settings("placements", "placement")] == list(PLACEMENTS)

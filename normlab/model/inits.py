@@ -4,13 +4,13 @@ article's order of construction, so that they are those of the textbook net unde
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from normlab import catalogue
 from normlab.catalogue import INITS, Field, Options
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 __all__ = ["GPT2", "INITS", "Field", "Init", "Options", "SmallNormal", "TorchInit", "Xavier"]
 
@@ -31,7 +31,24 @@ class Init(catalogue.Entry):
         raise AssertionError("an init defines draw")
 
 
-class SmallNormal(Init):
+class Weights(Init):
+    """An init that gives every matrix its weights by one rule, and zero to every bias."""
+
+    options: Any
+
+    def fill(self, weight: Tensor, role: str, depth: int) -> None:
+        """Draw the weights of one matrix, in place."""
+        raise AssertionError("such an init defines fill")
+
+    def draw(self, plain: nn.Module, role: str, depth: int) -> None:
+        for name, parameter in plain.named_parameters():
+            if name == "bias":
+                parameter.zero_()
+            else:
+                self.fill(parameter, role, depth)
+
+
+class SmallNormal(Weights):
     """Weights normal with a small standard deviation, biases zero."""
 
     title = "small normal"
@@ -39,16 +56,8 @@ class SmallNormal(Init):
     class Options(catalogue.Options):
         std: float = Field(0.02, gt=0, le=1e30, description="standard deviation of every weight")
 
-    options: Options
-
-    def draw(self, plain: nn.Module, role: str, depth: int) -> None:
-        from torch.nn.init import normal_, zeros_
-
-        for name, parameter in plain.named_parameters():
-            if name == "bias":
-                zeros_(parameter)
-            else:
-                normal_(parameter, 0.0, self.options.std)
+    def fill(self, weight: Tensor, role: str, depth: int) -> None:
+        weight.normal_(0.0, self.options.std)
 
 
 class TorchInit(Init):
@@ -61,7 +70,7 @@ class TorchInit(Init):
         pass
 
 
-class Xavier(Init):
+class Xavier(Weights):
     """Weights uniform within gain * sqrt(6 / (in + out)), biases zero; the embedding's table by the same rule.
 
     The bound is that of the whole matrix: `in` and `out` are its two sizes."""
@@ -72,20 +81,12 @@ class Xavier(Init):
     class Options(catalogue.Options):
         gain: float = Field(1.0, gt=0, le=1e30, description="factor on the bound")
 
-    options: Options
-
-    def draw(self, plain: nn.Module, role: str, depth: int) -> None:
-        from torch.nn.init import uniform_, zeros_
-
-        for name, parameter in plain.named_parameters():
-            if name == "bias":
-                zeros_(parameter)
-            else:
-                bound = self.options.gain * math.sqrt(6 / sum(parameter.shape))
-                uniform_(parameter, -bound, bound)
+    def fill(self, weight: Tensor, role: str, depth: int) -> None:
+        bound = self.options.gain * math.sqrt(6 / sum(weight.shape))
+        weight.uniform_(-bound, bound)
 
 
-class GPT2(Init):
+class GPT2(Weights):
     """Weights normal, those that write to the residual stream by sqrt(2N) smaller in a net of N blocks, biases zero."""
 
     title = "GPT-2"
@@ -94,14 +95,6 @@ class GPT2(Init):
     class Options(catalogue.Options):
         std: float = Field(0.02, gt=0, le=1e30, description="standard deviation of weights that do not write to it")
 
-    options: Options
-
-    def draw(self, plain: nn.Module, role: str, depth: int) -> None:
-        from torch.nn.init import normal_, zeros_
-
-        for name, parameter in plain.named_parameters():
-            if name == "bias":
-                zeros_(parameter)
-            else:
-                std = self.options.std
-                normal_(parameter, 0.0, std / math.sqrt(2 * depth) if role in self.WRITERS else std)
+    def fill(self, weight: Tensor, role: str, depth: int) -> None:
+        std = self.options.std
+        weight.normal_(0.0, std / math.sqrt(2 * depth) if role in self.WRITERS else std)

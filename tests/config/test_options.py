@@ -1,13 +1,16 @@
 """Options of an entry: checked with their place, an axis like any field, part of the id, kept where they were set."""
 
 import json
+import re
 
 import pytest
 
-from normlab.catalogue import CATALOGUES, NORMS, Entry, Options
+from normlab.catalogue import CATALOGUES, NORMS, Field, Options
+from normlab.catalogue.lists import found
 from normlab.config.load import study_yaml
 from normlab.config.plan import expand, structure_of
 from normlab.config.schema import NAMED, OPTIONS, RunSpec
+from normlab.model.norms import Norm
 
 
 def base(text):
@@ -148,9 +151,8 @@ def test_a_users_entry_has_options_in_every_kind(chooser, monkeypatch):
     section, field = chooser.split(".")
     path = next(path for path, of in OPTIONS.items() if of == chooser).split(".")[1]
 
-    class Mine(Entry):
-        ramped = True
-        final_norm = True
+    class Mine(found(catalogue.base)):
+        pass
 
     catalogue["mine"] = Mine
     try:
@@ -164,3 +166,49 @@ def test_a_users_entry_has_options_in_every_kind(chooser, monkeypatch):
         assert RunSpec.model_validate({section: {field: "mine", path: {"strength": 2.0}}}).id != before
     finally:
         del catalogue["mine"]
+
+
+class NoDefault(Options):
+    power: float
+
+
+class OutOfBounds(Options):
+    power: float = Field(-1.0, gt=0)
+
+
+class Changing(Options):
+    powers: list[float] = [1.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (NoDefault, "its option 'power' has no default: give it one"),
+        (OutOfBounds, "the default of its option 'power' is not legal: Input should be greater than 0"),
+        (Changing, "an option must not change: unhashable type: 'list'; use a tuple"),
+        (dict, "expected Options derived from normlab.catalogue.Options, got <class 'dict'>"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused_when_they_are_registered(options, words):
+    with pytest.raises(ValueError, match=re.escape(f"norm 'mine': {words}")):
+        NORMS["mine"] = type("Mine", (Norm,), {"Options": options})
+    assert "mine" not in NORMS
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry", "words"),
+    [
+        ("norms", lambda x: x, "norm 'mine': expected a class derived from normlab.model.norms.base.Norm"),
+        ("mixers", Norm, "mixer 'mine': expected a class derived from normlab.model.mixers.Mixer"),
+        ("schedules", 3, "schedule 'mine': expected a function, got 3"),
+    ],
+)
+def test_what_is_no_entry_of_the_kind_is_refused(kind, entry, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        CATALOGUES[kind]["mine"] = entry
+
+
+@pytest.mark.parametrize("name", ["layernorm", "my norm", ""])
+def test_a_name_is_taken_or_legal(name):
+    with pytest.raises(ValueError, match="layernorm|my norm|''"):
+        NORMS[name] = Norm

@@ -4,7 +4,7 @@ user's module adds its own by assignment, `NORMS["mine"] = Mine`."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -95,6 +95,12 @@ def check_options(what: str, options: Any) -> None:
         raise ValueError(f"{what}: the default of its option '{name}' is not legal: {first['msg']}") from None
     except TypeError as error:
         raise ValueError(f"{what}: an option must not change: {error}; use a tuple") from None
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def suggest(name: str, known: list[str]) -> str:

@@ -42,8 +42,7 @@ def load_study(
     with every run (seed 0) of a study with plugins and raises ValueError for entries that cannot be trained.
     """
     source = read_source(Path(path))
-    apply_overrides(source, overrides, seeds)
-    _import_plugins(source)
+    apply_overrides(source, overrides, seeds, _import_plugins)
     data = dict(source.data)
     axes_data, seeds_data = data.pop("axes", {}), data.pop("seeds", [0])
     _refuse_seed(data, source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from normlab.catalogue.lists import suggest
@@ -17,10 +17,25 @@ OVERRIDE_LINE = 10**9
 _TEXTS = ("name", "question")
 
 
-def apply_overrides(source: Source, overrides: Sequence[str], seeds: str | None = None) -> None:
-    """Lay overrides and the option `--seeds` over the source's data; faults are reported to the source."""
+def apply_overrides(
+    source: Source, overrides: Sequence[str], seeds: str | None, import_plugins: Callable[[Source], None]
+) -> None:
+    """Lay overrides and the option `--seeds` over the source's data; faults are reported to the source. Those of the
+    plugins come first, and `import_plugins` after them: an override may set an option of a user's entry."""
     seen: dict[str, str] = {}
-    for index, override in enumerate(overrides):
+    names = [override.partition("=")[0].strip() for override in overrides]
+    first = [index for index, name in enumerate(names) if name == "plugins"]
+    _lay(source, overrides, first, seen)
+    import_plugins(source)
+    _lay(source, overrides, [index for index in range(len(overrides)) if index not in first], seen)
+    if seeds is not None:
+        place = Place(OVERRIDE_LINE, len(overrides), f"option '--seeds {seeds}'")
+        _put(source, ("seeds",), seeds, place)
+
+
+def _lay(source: Source, overrides: Sequence[str], indices: Sequence[int], seen: dict[str, str]) -> None:
+    for index in indices:
+        override = overrides[index]
         place = Place(OVERRIDE_LINE, index, f"override '{override}'")
         key, equals, text = override.partition("=")
         key = key.strip()
@@ -34,9 +49,6 @@ def apply_overrides(source: Source, overrides: Sequence[str], seeds: str | None 
                 _apply(source, key, text, place)
             except ValueError as error:
                 source.report(place, f"{key}: {error}")
-    if seeds is not None:
-        place = Place(OVERRIDE_LINE, len(overrides), f"option '--seeds {seeds}'")
-        _put(source, ("seeds",), seeds, place)
 
 
 def _apply(source: Source, key: str, text: str, place: Place) -> None:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SerializeAsAny, ValidationInfo, fiel
 
 from normlab import catalogue
 from normlab.catalogue import CATALOGUES, Options
-from normlab.catalogue.lists import suggest
+from normlab.catalogue.lists import listed, suggest
 from normlab.config.errors import FieldError
 
 # Fields that hold an entry's name, and the catalogue that it is looked up in.
@@ -61,7 +61,7 @@ class Node(catalogue.Node):
                 readers = [other for other, entry in CATALOGUES[kind].items() if key in entry.Options.model_fields]
                 of = CATALOGUES[kind].singular
                 if readers:
-                    raise FieldError(f"is read by {' and '.join(readers)} only, not by {of} '{name}': remove it", key)
+                    raise FieldError(f"is read by {listed(readers)} only, not by {of} '{name}': remove it", key)
                 knows = f"; known: {', '.join(known)}" if known else "; it has none"
                 raise FieldError(f"{of} '{name}' has no such option{suggest(str(key), known) or knows}", key)
         return options.model_validate(value)
@@ -70,7 +70,7 @@ class Node(catalogue.Node):
         """Refuse a non-default value in a field that `user` (the name in field `chooser`) does not read."""
         for field, readers in used.items():
             if user not in readers and getattr(self, field) != type(self).model_fields[field].default:
-                raise FieldError(f"is read by {' and '.join(readers)} only, not by '{user}': remove it", field, chooser)
+                raise FieldError(f"is read by {listed(readers)} only, not by '{user}': remove it", field, chooser)
 
 
 class TaskSpec(Node):

@@ -139,7 +139,7 @@ def test_list_says_all_that_is_known_of_an_entry(capsys):
 def test_list_shows_what_a_module_of_ones_own_registers(capsys, tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text(
-        "from normlab.catalogue import INITS, Entry\nclass Mine(Entry):\n    'Every weight one.'\n"
+        "from normlab.model.inits import INITS, Init\nclass Mine(Init):\n    'Every weight one.'\n"
         "    title = 'all ones'\nINITS['ones'] = Mine\n"
     )
     with only_here():

@@ -84,3 +84,11 @@ def test_a_digest_follows_the_source_and_not_the_folder(tmp_path):
     (tmp_path / "b" / "mine.py").write_text("x = 2\n")
     assert plugin_digests([str(tmp_path / "b" / "mine.py")]) != first
     assert list(plugin_digests(["json.tool"])) == ["json.tool"]
+
+
+def test_an_override_may_name_a_plugin_and_set_an_option_of_its_entry(write, load):
+    write(MINE, "mine.py")
+    words = ("model.norm_options.power=1,3", "model.norm=mynorm", "plugins=mine.py")
+    study = load("question: q\n", *words)
+    assert [point.settings["model.norm_options.power"] for point in study.axes[0].points] == [1.0, 3.0]
+    assert study.base.model.norm == "mynorm"

@@ -12,7 +12,7 @@ import pandas as pd
 from normlab.analysis.frames import OUTCOMES, Results, finished
 
 _MOST_LISTED = 24  # seeds or rates in a sentence
-_SWITCHES = {"compiled": "blocks compiled", "tf32": "products in TF32"}
+_SWITCHES = {"fused": "fused step ({})", "tf32": "products in TF32"}
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,9 @@ def device_text(results: Results) -> str:
     parts = [machine_text({key: value for key, value in results.manifest.items() if key not in _SWITCHES})]
     for key, words in _SWITCHES.items():
         # By the runs' own word: a folder may have been gone on with, or merged, under another switch.
-        if count := int((there[key] == True).sum()):  # noqa: E712
-            parts.append(words if count == len(there) else f"{words} in {count} of {len(there)} runs")
+        for value, count in there.loc[there[key] != "", key].value_counts(sort=False).items():
+            told = words.format(value)
+            parts.append(told if count == len(there) else f"{told} in {count} of {len(there)} runs")
     return ", ".join(parts)
 
 
@@ -124,7 +125,7 @@ def machine_text(environment: Mapping[str, Any]) -> str:
         device = str(environment.get("device_name") or device)
     threads, torch = environment.get("threads"), _torch(environment.get("torch"))
     parts = [device, f"{threads} thread{'s' if threads != 1 else ''}" if threads else "", torch]
-    parts += [words for key, words in _SWITCHES.items() if environment.get(key)]
+    parts += [words.format(environment[key]) for key, words in _SWITCHES.items() if environment.get(key)]
     return ", ".join(part for part in parts if part)
 
 

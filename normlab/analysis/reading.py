@@ -70,11 +70,16 @@ def finished_row(root: Path, run_id: str, thresholds: Mapping[str, Any]) -> dict
             "parameters": run["built"]["parameters"],
             **{key: run["task"][key] for key in ("uniform", "guess", "floor")},
             **{key: timing.get(key) for key in ("seconds", "peak_memory_mb", "device", "commit")},
-            **{key: bool(timing.get(key, False)) for key in SWITCHES},
+            **{key: _switch(timing.get(key)) for key in SWITCHES},
             "notes": tuple(map(str, run.get("notes") or ())),
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise ResultsError(f"{folder / 'run.json'}: not a run's record: no {error}") from error
+
+
+def _switch(value: object) -> str:
+    """A switch of the engine in a table: `on` or what it is set to, empty for off."""
+    return "on" if value is True else str(value or "")
 
 
 def _leaves(spec: Mapping[str, Any]) -> dict[str, Any]:

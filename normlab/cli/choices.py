@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -31,8 +32,13 @@ Reuse = Annotated[
     typer.Option("--reuse", metavar="DIR", help="Take runs that this results folder holds, or those below it."),
 ]
 
-Compile = Annotated[
-    bool, typer.Option("--compile", help="Fuse the blocks with torch.compile: pays in long sweeps; other last digits.")
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="ENGINE",
+        help="auto, fused (C++ step, CPU) or plain (torch's operations); other last digits.",
+    ),
 ]
 Tf32 = Annotated[bool, typer.Option("--tf32", help="On a GPU: matrix products in TF32, 10 bits of mantissa.")]
 
@@ -57,12 +63,17 @@ class Choices:
     quiet: Quiet = False
     verbose: Verbose = False
     reuse: Reuse = ()  # type: ignore[assignment]
-    compile: Compile = False
+    engine: EngineName = "auto"
     tf32: Tf32 = False
     executor: ExecutorName = "local"
     scheduler: Scheduler = None
     scheduler_file: SchedulerFile = None
     listen: Listen = None
+
+    def say(self, text: str) -> None:
+        """Tell something beside the answer."""
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
 
     def to_resume(self, command: str) -> str:
         """The command that goes on where `command`, with these options, stopped."""
@@ -70,7 +81,8 @@ class Choices:
         words += [f"--device {self.device}"] if self.device != "auto" else []
         words += [f"--jobs {self.jobs}"] if self.jobs else []
         words += [f"--reuse {shlex.quote(str(folder))}" for folder in self.reuse]
-        words += [option for option, on in (("--compile", self.compile), ("--tf32", self.tf32)) if on]
+        words += [f"--engine {self.engine}"] if self.engine != "auto" else []
+        words += ["--tf32"] if self.tf32 else []
         words += clusters.to_resume(self)
         return " ".join([*words, "--resume"])
 

@@ -165,6 +165,7 @@ def env(as_json: bool = _JSON, quiet: Quiet = False, verbose: Verbose = False) -
     facts: dict[str, Any] = environment("", "")
     facts["threads"] = torch.get_num_threads()
     facts["cores"] = cores()
+    facts["fused_step"] = _fused_step()
     facts["devices"] = ["cpu", *(f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(count))]
     facts |= {name: _version(name) for name in ("numpy", "pandas", "matplotlib", "pydantic", "typer", "rich")}
     facts = {key: value for key, value in facts.items() if key not in ("device", "device_name")}
@@ -173,6 +174,17 @@ def env(as_json: bool = _JSON, quiet: Quiet = False, verbose: Verbose = False) -
         return
     for key, value in facts.items():
         print(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
+
+
+def _fused_step() -> str:
+    """What the fused step was compiled for and by, and where it lies; or why there is none."""
+    from normlab.fused.build import CannotCompile, load
+
+    try:
+        library = load()
+    except CannotCompile as reason:
+        return f"none: {reason}"
+    return f"{library.name}; {library.path}"
 
 
 def _version(package: str) -> str | None:

@@ -57,8 +57,10 @@ def _reproduce(quick: bool, how: Choices, interrupts: Interrupts, again: str) ->
     from normlab.execute.parts import make_plan
     from normlab.execute.sweep import Options
 
-    folder, device = how.output or FOLDER, resolve_device(how.device).switched(how.compile, how.tf32)
+    folder, device = how.output or FOLDER, resolve_device(how.device)
+    device = device.switched(how.engine, how.tf32, how.say)
     plan = make_plan(quick, how.seeds, device.name)
+    device.check_nets(how.engine, [run for part in plan.training for run in part.plan], how.say)
     derived = _derived(folder, plan) if how.overwrite else []
     options = placed(Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, how.reuse), how)
     if how.dry_run:

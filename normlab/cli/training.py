@@ -136,7 +136,8 @@ def _train(request: Request, interrupts: Interrupts) -> int:
         options = Options(folder, how.resume, how.overwrite, derived, how.jobs, how.fail_fast, reuse, shard=shard)
         options = placed(options, how)
         _check_axis(request, study)
-        device = device_of(how).switched(how.compile, how.tf32)
+        device = device_of(how).switched(how.engine, how.tf32, how.say)
+        device.check_nets(how.engine, plan, how.say)
         if request.how.dry_run:
             return _dry_run(request, study, plan, device, options)
         watcher = make_watcher(how, folder)
@@ -234,8 +235,8 @@ def _dry_run(request: Request, study: Study, plan: Sequence[PlannedRun], device:
     already = len({run.id for run in mine} & finished_ids(folder))
     todo = _not_reusable(options.reuse, study, todo, device)
     load_plugins(study.plugins)
-    stacks, workers = cut(todo, options.jobs, device.name)
-    seconds = estimate(stacks, workers, study.thresholds, device.name) if todo else 0.0
+    stacks, workers = cut(todo, options.jobs, device)
+    seconds = estimate(stacks, workers, study.thresholds, device) if todo else 0.0
     if how.json:
         facts: dict[str, Any] = {"runs": [{"id": run.id, "label": run.label} for run in todo], "stacks": len(stacks)}
         facts |= {"workers": workers, "seconds": round(seconds, 1), "output": str(folder), "already": already}

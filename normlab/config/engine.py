@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Engine:
-    """`compiled`: blocks fused by torch.compile. `tf32`: matrix products of a GPU in TF32 (10 bits of mantissa)."""
+    """`fused`: the CPU level and compiler of the fused step, such as `x86-64-v3, g++ 12.2.0`; empty: torch's own
+    operations. `tf32`: matrix products of a GPU in TF32 (10 bits of mantissa)."""
 
-    compiled: bool = False
+    fused: str = ""
     tf32: bool = False
 
-    def facts(self) -> dict[str, bool]:
+    def facts(self) -> dict[str, str | bool]:
         """What manifest.json and timing.json say of it: that which is on."""
-        return {name: True for name, on in vars(self).items() if on}
+        return {name: value for name, value in vars(self).items() if value}
 
 
 # The names of these circumstances in manifest.json and timing.json; absent means off.

@@ -155,6 +155,13 @@ class ModelSpec(Node):
         choosers = ("norm", "placement", "mixer", "init")
         return {chooser: CATALOGUES[NAMED[f"model.{chooser}"]][getattr(self, chooser)] for chooser in choosers}
 
+    def final_norm_name(self) -> str:
+        """The catalogue name of the final norm that `final_norm` stands for."""
+        if self.final_norm == "auto":
+            entries = self.entries()
+            return entries["norm"].final if entries["placement"].final_norm else "none"
+        return self.norm if self.final_norm == "same" else self.final_norm
+
     def unusual(self) -> list[str]:
         """What is unusual about this net, a clause each."""
         found = {chooser: entry.unusual(self) for chooser, entry in self.entries().items()}

@@ -77,7 +77,7 @@ class Crew:
         worker.greeting = greeting
         if self.own:
             self.own.greeted.add(greeting.pid)
-        here = versions()
+        here = versions(self.setup.engine.fused)
         other = [f"{name} {here[name]} -> {there}" for name, there in greeting.versions.items() if there != here[name]]
         if other:
             self._warn_once(f"workers differ from this process, last digits may too: {', '.join(other)}")

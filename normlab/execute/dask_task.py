@@ -20,6 +20,7 @@ from normlab.config.schema import RunSpec
 from normlab.execute.devices import resolve_device
 from normlab.execute.manifest import checkout
 from normlab.execute.worker import Crashed, Setup, boot, crashed, reporter, with_facts
+from normlab.fused.build import library_for
 from normlab.store import RunRecord
 
 
@@ -41,12 +42,20 @@ def greet(setup: Setup) -> Greeting:
     """Import all that the runs need; raise what keeps this worker from training them."""
     boot(setup)
     resolve_device(setup.device)
-    return Greeting(os.getpid(), socket.gethostname(), versions(), plugin_digests(setup.plugins))
+    fused = library_for(setup.engine)
+    return Greeting(
+        os.getpid(), socket.gethostname(), versions(fused.name if fused else ""), plugin_digests(setup.plugins)
+    )
 
 
-def versions() -> dict[str, str]:
-    """Of this process: what is told when it differs between client and worker."""
-    return {"python": platform.python_version(), "torch": version("torch"), "normlab": normlab.__version__}
+def versions(fused: str) -> dict[str, str]:
+    """Of this process, with the name of its fused step: what is told when it differs between client and worker."""
+    return {
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "normlab": normlab.__version__,
+        "fused": fused or "off",
+    }
 
 
 def train_stack(setup: Setup, specs: Sequence[RunSpec], key: str, topic: str) -> list[RunRecord] | Crashed | None:

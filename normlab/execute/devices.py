@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from normlab.config.engine import Engine
+from normlab.config.plan import PlannedRun
+from normlab.execute.display import counted
 from normlab.execute.manifest import cpu_name, environment
 from normlab.execute.target import Refused
+from normlab.fused.build import CannotCompile, load
+from normlab.fused.cover import gap
 
+ENGINES = ("auto", "fused", "plain")
 GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
@@ -28,18 +32,42 @@ class Device:
         """Where and with what runs are made on it; for manifest.json."""
         return environment(self.name, self.title) | self.engine.facts()
 
-    def switched(self, compiled: bool, tf32: bool) -> Device:
-        """The same with these switches; raise `Refused` if they cannot be had."""
-        if tf32 and not self.name.startswith("cuda"):
+    def switched(self, engine: str, tf32: bool, say: Callable[[str], None]) -> Device:
+        """The same with these switches; raise `Refused` if they cannot be had. `say` is told, in a line, what takes a
+        while and what an engine `auto` has to do without."""
+        on_cpu = self.name == "cpu"
+        if tf32 and on_cpu:
             raise Refused(f"--tf32: expected a CUDA device, got {self.name}; products on the CPU are float32")
-        if compiled and self.name == "cpu" and not any(map(shutil.which, compilers())):
-            raise Refused(f"--compile needs a C++ compiler on the CPU; none of {', '.join(compilers())} is here")
-        return replace(self, engine=Engine(compiled, tf32))
+        if engine not in ENGINES:
+            raise Refused(f"--engine: expected {', '.join(ENGINES)}, got '{engine}'")
+        if engine == "fused" and not on_cpu:
+            raise Refused(f"--engine fused: it is compiled for CPUs, got {self.name}; leave the option out")
+        fused = "" if engine == "plain" or not on_cpu else self._fused(engine, say)
+        return replace(self, engine=Engine(fused, tf32))
 
+    def _fused(self, engine: str, say: Callable[[str], None]) -> str:
+        try:
+            return load(lambda: say("compiling the fused step, once on this machine: some seconds")).name
+        except CannotCompile as reason:
+            if engine == "fused":
+                raise Refused(f"--engine fused: {reason}") from None
+            say(f"engine plain, which takes about twice as long: {reason}")
+            return ""
 
-def compilers() -> list[str]:
-    """Where torch.compile looks for a C++ compiler."""
-    return [name for name in (os.environ.get("CXX"), "g++", "clang++") if name]
+    def check_nets(self, engine: str, runs: Sequence[PlannedRun], say: Callable[[str], None]) -> None:
+        """Tell how many of the runs an engine `auto` trains without the fused step, and why; `fused` refuses them."""
+        gaps = [why for run in runs if (why := gap(run.spec))] if self.engine.fused else []
+        if not gaps:
+            return
+        reasons = list(dict.fromkeys(gaps))
+        more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+        what = f"the fused step does not know {', '.join(reasons[:3])}{more}"
+        count = f"{len(gaps)} of {counted(len(runs), 'run')}"
+        if engine == "fused":
+            raise Refused(
+                f"--engine fused: {what} ({count}); with --engine auto these are trained by torch's operations"
+            )
+        say(f"engine plain for {count}: {what}")
 
 
 def check_name(wanted: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from normlab.config.plan import cost_of, structure_of
 from normlab.config.schema import RunSpec, Thresholds
+from normlab.execute.devices import Device
 from normlab.execute.stacks import Stack
 from normlab.execute.worker import TRAINER, keep_freed_memory, load_trainer, one_thread
 
@@ -17,7 +18,7 @@ MEASURED = 4
 START = 3.0
 
 
-def estimate(stacks: Sequence[Stack], workers: int, thresholds: Thresholds, device: str) -> float:
+def estimate(stacks: Sequence[Stack], workers: int, thresholds: Thresholds, device: Device) -> float:
     """Seconds that `stacks` will take on `workers` workers, from a calibration in this process."""
     return schedule(stacks, workers, calibrate(stacks, thresholds, device))
 
@@ -36,7 +37,7 @@ def _unit(stack: Stack) -> float:
 
 
 def calibrate(
-    stacks: Sequence[Stack], thresholds: Thresholds, device: str, measured: int = MEASURED
+    stacks: Sequence[Stack], thresholds: Thresholds, device: Device, measured: int = MEASURED
 ) -> dict[float, float]:
     """Seconds for a unit of cost, by the cost of a run of the measured structure; real steps in this process, of so
     many structures as `measured`, from the cheapest to the dearest."""
@@ -54,7 +55,12 @@ def calibrate(
 
     def clock(specs: list[RunSpec], steps: int, every: int) -> float:
         start = time.perf_counter()
-        train([_shortened(spec, steps, every) for spec in specs], thresholds=thresholds, device=device)
+        train(
+            [_shortened(spec, steps, every) for spec in specs],
+            thresholds=thresholds,
+            device=device.name,
+            engine=device.engine,
+        )
         return time.perf_counter() - start
 
     pace = {}

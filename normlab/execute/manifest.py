@@ -36,7 +36,8 @@ def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _switch(manifest: Mapping[str, Any], key: str) -> str:
-    return "on" if manifest.get(key) else "off"
+    value = manifest.get(key)
+    return value if value and isinstance(value, str) else "on" if value else "off"
 
 
 def plan_facts(study: Study, plan: Sequence[PlannedRun], command: str) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def preview(plan: Plan, options: Options, device: Device) -> Preview:
         todo=tuple(todo),
         planned=len(distinct(plan)),
         fresh=len(fresh),
-        workers=cut(fresh, options.jobs, device.name)[1],
+        workers=cut(fresh, options.jobs, device)[1],
         measures=measures,
         stated=tuple(name for name in measures if name not in past),
     )
@@ -133,12 +133,12 @@ def _sources_in(folder: Path) -> Iterator[Path]:
 
 def training_seconds(todo: Sequence[Todo], jobs: int | None, device: Device) -> float:
     """Seconds that the training will take: a few real steps here, scaled to the runs of each study."""
-    cuts = [cut(one.fresh, jobs, device.name) for one in todo if one.fresh]
+    cuts = [cut(one.fresh, jobs, device) for one in todo if one.fresh]
     if not cuts:
         return 0.0
     studies = [one.part.study for one in todo if isinstance(one.part, Training)]
     stacks = [stack for some, _ in cuts for stack in some]
-    pace = estimate.calibrate(stacks, studies[0].thresholds, device.name, MEASURED)
+    pace = estimate.calibrate(stacks, studies[0].thresholds, device, MEASURED)
     return sum(estimate.schedule(some, workers, pace) for some, workers in cuts)
 
 

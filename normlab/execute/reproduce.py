@@ -106,7 +106,7 @@ class _Sitting:
         it before a word is said."""
         measures = expected_seconds(todo, past)
         fresh = {one.part.name: one.fresh for one in todo if one.fresh}
-        _, workers = cut([run for group in fresh.values() for run in group], self.options.jobs, self.device.name)
+        _, workers = cut([run for group in fresh.values() for run in group], self.options.jobs, self.device)
         self.watcher.start(fresh, measures, len(distinct(self.plan)), workers)
         if timed:
             training = training_seconds(todo, self.options.jobs, self.device)

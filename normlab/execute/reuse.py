@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.config.engine import SWITCHES
+from normlab.config.engine import SWITCHES, Engine
 from normlab.config.plan import PlannedRun
 from normlab.config.plugins import plugin_digests
 from normlab.config.schema import Study, Thresholds
 from normlab.execute.target import Refused
+from normlab.fused.cover import engine_for
 from normlab.manifests import ResultsError, find_manifest, read_manifest, read_object, read_study
 
 # What moves the last digits of a result: a run made under another value is trained again. The commit is not among them;
@@ -39,8 +40,15 @@ def reusable(
     digests = plugin_digests(study.plugins)
     fitting = [source for source in sources if _offers(read_manifest(source), digests)]
     places = {run.id: [source / "runs" / run.id for source in fitting] for run in todo}
-    found = {id: [place for place in p if _fits(place, study.thresholds, circumstances)] for id, p in places.items()}
-    return {id: places[0] for id, places in found.items() if places}
+    shared = {key: value for key, value in circumstances.items() if key not in SWITCHES}
+    engine = Engine(**{key: value for key, value in circumstances.items() if key in SWITCHES})
+    found: dict[str, Path] = {}
+    for run in todo:
+        here = shared | engine_for(engine, run.spec).facts()
+        fitting_places = (place for place in places[run.id] if _fits(place, study.thresholds, here))
+        if place := next(fitting_places, None):
+            found[run.id] = place
+    return found
 
 
 def other_code(runs: Iterable[Path], code: str) -> str | None:

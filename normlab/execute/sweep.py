@@ -125,10 +125,10 @@ def worker_count(jobs: int | None, device: str, runs: int) -> int:
     return max(1, min(wanted, runs))
 
 
-def cut(todo: Sequence[PlannedRun], jobs: int | None, device: str) -> tuple[list[Stack], int]:
+def cut(todo: Sequence[PlannedRun], jobs: int | None, device: Device) -> tuple[list[Stack], int]:
     """The stacks for `todo` and the number of workers that will share them."""
-    workers = worker_count(jobs, device, len(todo))
-    stacks = make_stacks(todo, workers, MAX_LANES if device == "cpu" else None)
+    workers = worker_count(jobs, device.name, len(todo))
+    stacks = make_stacks(todo, workers, MAX_LANES if device.name == "cpu" else None, device.engine)
     return stacks, min(workers, max(1, len(stacks)))
 
 
@@ -182,7 +182,7 @@ def _sitting(job: Job, interrupts: Interrupts, watcher: Watcher) -> Summary:
         sources = sorted(map(str, options.reuse))
         watcher.note(f"{len(reused)} of {counted(len(todo), 'run')} taken from {', '.join(sources)}")
     todo = [run for run in todo if run.id not in reused]
-    stacks, workers = cut(todo, options.jobs, job.device.name)
+    stacks, workers = cut(todo, options.jobs, job.device)
     summary = Summary(planned=len(mine), todo=len(todo), reused=len(reused))
     session: dict[str, Any] = {"started": now(), "ended": None, "jobs": workers, "reused": len(reused)}
     session |= {"shard": str(shard), "host": socket.gethostname()} if shard else {}

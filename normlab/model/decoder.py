@@ -6,7 +6,6 @@ Shapes: S lanes, B batch, T time, D width, F hidden, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -19,8 +18,6 @@ from normlab.model.norms import Norm
 from normlab.model.part import Site, make
 from normlab.model.placements import Placement
 
-# Blocks in one compiled program: a call of one has its price, and every further block its time to compile.
-GROUP = 5
 DTYPES = {name: getattr(torch, name) for name in ("float32", "float64", "bfloat16", "float16")}
 
 
@@ -91,23 +88,18 @@ class Decoder(nn.Module):
         self.embedding = Embedding(spec.task.vocab, model.width, lanes)
         self.blocks = nn.ModuleList(Block(model, lanes, low, layer) for layer in range(1, model.depth + 1))
         behind = Site(model.depth + 1, model.depth, "final")
-        self.final_norm = make_norm(final_norm_name(model), model, lanes, model.width, behind)
+        self.final_norm = make_norm(model.final_norm_name(), model, lanes, model.width, behind)
         self.head = Linear(model.width, spec.task.vocab, bias=False, lanes=lanes, low=low)
-        self.compiled = False
         self.clock = self.start_clock()
 
     def forward(self, tokens_SBT: Tensor, tap: Callable[[int, Tensor], None] | None = None) -> Tensor:
         x_SBTD = self.embedding(tokens_SBT).to(self.stream_dtype)
         if tap:
             tap(0, x_SBTD)
-        if self.compiled and torch.is_grad_enabled() and not tap:
-            for blocks in groups(tuple(self.blocks)):
-                x_SBTD = compiled_blocks()(blocks, x_SBTD)
-        else:
-            for layer, block in enumerate(self.blocks, 1):
-                x_SBTD = block(x_SBTD)
-                if tap:
-                    tap(layer, x_SBTD)
+        for layer, block in enumerate(self.blocks, 1):
+            x_SBTD = block(x_SBTD)
+            if tap:
+                tap(layer, x_SBTD)
         return self.head(self.final_norm(x_SBTD))
 
     @property
@@ -132,28 +124,6 @@ class Decoder(nn.Module):
         return clock
 
 
-def groups(blocks: Sequence[nn.Module]) -> list[tuple[nn.Module, ...]]:
-    """The blocks in groups of equal size, at most GROUP."""
-    size = next(size for size in range(GROUP, 0, -1) if len(blocks) % size == 0)
-    return [tuple(blocks[first : first + size]) for first in range(0, len(blocks), size)]
-
-
-@cache
-def compiled_blocks() -> Callable[[tuple[nn.Module, ...], Tensor], Tensor]:
-    """The forward and backward pass of some blocks in a row, their elementwise work fused by torch.compile: one program
-    for all groups of a structure, size and number of lanes. Needs a C++ compiler on the CPU."""
-    # Past the limit torch falls back to the plain blocks without a word.
-    torch._dynamo.config.recompile_limit = 256
-    return torch.compile(through, dynamic=False)
-
-
-def through(blocks: tuple[nn.Module, ...], x_SBTD: Tensor) -> Tensor:
-    """The stream behind the blocks."""
-    for block in blocks:
-        x_SBTD = block(x_SBTD)
-    return x_SBTD
-
-
 def make_norm(name: str, model: ModelSpec, lanes: int, width: int, site: Site) -> Norm:
     """The norm `name`; a final norm of another kind than the blocks' has its own default options."""
     options = model.norm_options if name == model.norm else None
@@ -165,13 +135,6 @@ def make_placement(model: ModelSpec, lanes: int, layer: int, sublayer: Literal["
     site, ramp = Site(layer, model.depth, sublayer), model.residual_ramp.warmup
     named = {"lanes": lanes, "options": model.placement_options, "site": site}
     return make(PLACEMENTS, model.placement, model.width, **named, **({"ramp_steps": ramp} if ramp else {}))
-
-
-def final_norm_name(model: ModelSpec) -> str:
-    """The catalogue name of the final norm that `model.final_norm` stands for."""
-    if model.final_norm == "auto":
-        return NORMS[model.norm].final if PLACEMENTS[model.placement].final_norm else "none"
-    return model.norm if model.final_norm == "same" else model.final_norm
 
 
 def build(specs: Sequence[RunSpec], device: str = "cpu") -> Decoder:

@@ -14,7 +14,7 @@ import torch
 from normlab.catalogue import NORMS, PLACEMENTS
 from normlab.config.errors import ConfigError
 from normlab.config.schema import ModelSpec, RunSpec
-from normlab.model.decoder import Decoder, final_norm_name
+from normlab.model.decoder import Decoder
 from normlab.model.part import CannotBuild, make
 
 QUESTION = "How many parameters and reductions do a model's norms take, and what does RMSNorm save?"
@@ -64,7 +64,7 @@ def final_norm(shape: Shape, norm: str) -> str:
     """The norm before the head, in a model whose layers have `norm`."""
     # Not checked: norms are counted even where such a net would be refused.
     model = ModelSpec.model_construct(norm=norm, placement=shape.placement, final_norm=shape.final_norm)
-    return final_norm_name(model)
+    return model.final_norm_name()
 
 
 def model_parameters(shape: Shape, norm: str) -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import normlab
 
-ROOMS = ("catalogue", "config", "model", "train")
+ROOMS = ("catalogue", "config", "fused", "model", "train")
+SUFFIXES = (".py", ".cpp", ".h")
 
 
 @cache
@@ -16,6 +17,7 @@ def code_digest() -> str:
     """Twelve hexadecimal digits of the SHA-256 over the sources of ROOMS, with their names."""
     root = Path(normlab.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(path for room in ROOMS for path in (root / room).rglob("*.py")):
+    sources = (path for room in ROOMS for path in (root / room).rglob("*") if path.suffix in SUFFIXES)
+    for path in sorted(sources):
         digest.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from normlab.catalogue import OPTIMIZERS, TASKS
 from normlab.config.schema import ModelSpec, OptimSpec, RunSpec, TaskSpec, TrainSpec
-from normlab.model.decoder import Decoder, build, final_norm_name
+from normlab.model.decoder import Decoder, build
 from normlab.model.layers import Linear
 from normlab.model.mixers import Mixer
 from normlab.model.norms import Norm
@@ -161,7 +161,7 @@ def _order_one(decoder: Decoder, name: str, seed: int) -> Tensor:
 def _who(model: ModelSpec, part: Part) -> str:
     """`norm 'mine'`: a part as messages name it."""
     if isinstance(part, Norm):
-        return f"norm '{final_norm_name(model) if part.site.sublayer == 'final' else model.norm}'"
+        return f"norm '{model.final_norm_name() if part.site.sublayer == 'final' else model.norm}'"
     if isinstance(part, Placement):
         return f"placement '{model.placement}'"
     return f"mixer '{model.mixer}'" if isinstance(part, Mixer) else type(part).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ import torch
 from normlab.config.engine import Engine
 from normlab.config.plan import structure_of
 from normlab.config.schema import RunSpec, Thresholds
+from normlab.fused.build import library_for
+from normlab.fused.cover import engine_for
 from normlab.store import RunRecord
 from normlab.train.circumstances import describe_built, describe_machine, reset_peak_memory
 from normlab.train.guard import inspect
@@ -88,7 +90,9 @@ def _train(
     task = TASKS[specs[0].task.name](specs[0].task)
     data = [TrainingData(task, spec) for spec in specs]
     held_out_BT = torch.from_numpy(validation_set(task)).to(device)
-    stack, log = Stack(specs, device, engine.compiled), Log(len(specs))
+    fused = library_for(engine_for(engine, specs[0]))
+    engine = replace(engine, fused=fused.name if fused else "")
+    stack, log = Stack(specs, device, fused), Log(len(specs))
     marks += blocked_norms(stack)
     program = program_for(stack)
     peak_rate_S = np.zeros(len(specs))
@@ -98,7 +102,7 @@ def _train(
         log.add_evaluation(step, loss_S, rms_LS)
         for lane, finite in enumerate(loss_S.isfinite().tolist()):
             if not finite and log.lanes[lane].alive:
-                found = find_producer(specs[lane], stack.lane(lane), held_out_BT, device, train=False)
+                found = find_producer(specs[lane], stack.lane(lane), held_out_BT, device, False, fused)
                 log.lanes[lane].onset = {"step": step, "kind": "loss", **found}
         stack.alive_S &= loss_S.isfinite()
 
@@ -162,7 +166,8 @@ def _note(stack: Stack, log: Log, first: int, stats: Statistics, tokens_KSBT: np
                 spec, step = stack.specs[lane], entry.onset["step"]
                 tokens_BT = torch.from_numpy(tokens_KSBT[step - first, lane]).to(stack.device)
                 state = stack.lane(lane)._replace(clock_1=torch.full_like(stack.model.clock, step))
-                found = find_producer(spec, state, tokens_BT, stack.device)
+                fused = stack.fused.library if stack.fused else None
+                found = find_producer(spec, state, tokens_BT, stack.device, library=fused)
                 if entry.onset["kind"] == "gradient":
                     entry.notes += scale_overflow(spec, state, tokens_BT, stack.device, step)
             entry.onset.update(found)

@@ -7,7 +7,7 @@ The learning rate is a column (S, 1), so each lane has its own; nothing loops ov
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from normlab.catalogue import OPTIMIZERS, SCHEDULES, Entry
@@ -66,6 +66,7 @@ class Adam(Optimizer):
         self.mean_SP = torch.zeros_like(params_SP)
         self.square_SP = torch.zeros_like(params_SP)
         self.scratch_SP = torch.empty_like(params_SP)
+        self.one_lane: Callable[..., None] = torch_adam
 
     def corrections(self, step: int) -> tuple[float, float]:
         # m / c1 / (sqrt(v) / c2 + eps) is c2 / c1 times m / (sqrt(v) + c2 eps), which saves a pass over the buffer.
@@ -98,17 +99,22 @@ class Adam(Optimizer):
         params_SP.addcmul_(self.scratch_SP, rate_S1, value=-1)
 
     def _by_lane(self, params_SP: Tensor, grad_SP: Tensor, rate_S1: Tensor, eps: Tensor) -> None:
-        """The same in one pass a lane, by torch's fused kernel, whose own corrections are 1 so late in the training."""
-        late, eps_value = [torch.tensor(1e9)], float(eps)
+        """The same in one pass a lane."""
         for lane, rate in enumerate(rate_S1.flatten().tolist()):
             if rate:
-                buffers = (params_SP, grad_SP, self.mean_SP, self.square_SP)
-                param, grad, mean, square = ([x_SP[lane]] for x_SP in buffers)
-                torch._fused_adam_(
-                    param, grad, mean, square, [], late,
-                    lr=rate, beta1=self.spec.beta1, beta2=self.spec.beta2, eps=eps_value,
-                    weight_decay=0.0, amsgrad=False, maximize=False,
-                )  # fmt: skip
+                buffers = (x_SP[lane] for x_SP in (params_SP, grad_SP, self.mean_SP, self.square_SP))
+                self.one_lane(*buffers, self.spec, rate, float(eps))
+
+
+def torch_adam(
+    param_P: Tensor, grad_P: Tensor, mean_P: Tensor, square_P: Tensor, optim: OptimSpec, rate: float, eps: float
+) -> None:
+    """Adam's step of one lane by torch's fused kernel, whose own bias corrections are 1 so late in the training."""
+    torch._fused_adam_(
+        [param_P], [grad_P], [mean_P], [square_P], [], [torch.tensor(1e9)],
+        lr=rate, beta1=optim.beta1, beta2=optim.beta2, eps=eps,
+        weight_decay=0.0, amsgrad=False, maximize=False,
+    )  # fmt: skip
 
 
 class AdamW(Adam):

@@ -14,22 +14,36 @@ import torch
 from torch import Tensor, nn
 
 from normlab.config.schema import RunSpec
+from normlab.fused.build import Library
+from normlab.fused.step import Fused
+from normlab.fused.watch import Watch
 from normlab.model.placements import Placement
 from normlab.train.stack import EVALUATION_CHUNK, LaneState, Stack
 from normlab.train.subnormals import flushing
 
+NOBODY: dict[str, Any] = {"phase": None, "producer": None, "nan": 0, "inf": 0}
+MADE_BY_LOSS: dict[str, Any] = {"phase": "backward", "producer": "loss", "nan": 0, "inf": 0}
+
 
 @flushing()
 def find_producer(
-    spec: RunSpec, state: LaneState, tokens_BT: Tensor, device: str, train: bool = True
+    spec: RunSpec,
+    state: LaneState,
+    tokens_BT: Tensor,
+    device: str,
+    train: bool = True,
+    library: Library | None = None,
 ) -> dict[str, Any]:
     """`phase`, `producer`, and the numbers of `nan` and `inf` in what it produced, for one lane in the state `state`.
 
     `tokens_BT` is the batch of the onset step. With `train` false only the forward pass is watched. `producer` is None
-    if the re-run stays finite (the fault hung on something that is not in the state).
+    if the re-run stays finite (the fault hung on something that is not in the state). `library`: the fused step, if the
+    lane was trained by it; then its own numbers are looked at.
     """
-    stack = Stack([spec], device)
+    stack = Stack([spec], device, library)
     stack.load(0, state)
+    if stack.fused:
+        return _find_in_fused(stack.fused, tokens_BT, train)
     stack.model.train(train)
     watch = _Watch(stack.model)
     handles = watch.attach(backward=train)
@@ -53,7 +67,27 @@ def find_producer(
     if not found and train and scale != 1:
         grads = [leaf.grad / scale for leaf in stack.leaves if leaf.grad is not None]
         found = [] if _fine(grads) else [_found("backward", "loss_scale", grads)]
-    return found[0] if found else {"phase": None, "producer": None, "nan": 0, "inf": 0}
+    return found[0] if found else NOBODY
+
+
+def _find_in_fused(fused: Fused, tokens_BT: Tensor, train: bool) -> dict[str, Any]:
+    """The same answer from a fused step: the boundaries of its modules, one after the other."""
+    for chunk_BT in [tokens_BT] if train else tokens_BT.split(EVALUATION_CHUNK):
+        watch = Watch(fused, len(chunk_BT))
+        loss_S, grad_SP = fused.gradients(chunk_BT.unsqueeze(0), watch)
+        for module, came, went in watch.forward():
+            if _fine(came) and not _fine(went):
+                return _found("forward", module, went)
+        if not _fine([loss_S]):
+            return _found("forward", "loss", [loss_S])
+    if not train:
+        return NOBODY
+    if not _fine([watch.slope["head"]]):
+        return MADE_BY_LOSS
+    for module, came, went in watch.backward(grad_SP[0]):
+        if _fine(came) and not _fine(went):
+            return _found("backward", module, went)
+    return NOBODY
 
 
 def find_in_parameters(model: nn.Module, optimizer: object, lane: int) -> dict[str, Any]:
@@ -102,7 +136,7 @@ class _Watch:
 
         Every module got a non-finite gradient already if the loss itself made it."""
         if self.backward and not self.backward[0][2]:
-            return [{"phase": "backward", "producer": "loss", "nan": 0, "inf": 0}]
+            return [MADE_BY_LOSS]
         found = []
         for name, module, got_finite, grad_inputs in self.backward:
             own = [p.grad for p in module.parameters(recurse=False) if p.grad is not None]

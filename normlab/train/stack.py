@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from normlab.config.schema import RunSpec
+from normlab.fused.build import Library
+from normlab.fused.step import Fused
 from normlab.model.decoder import Decoder, build
 from normlab.model.layers import ALIGN
 from normlab.train.gradient import SMALL, clip_, gradient_norms
-from normlab.train.optim import OPTIMIZERS, Optimizer
+from normlab.train.optim import OPTIMIZERS, Adam, Optimizer
 from normlab.train.subnormals import flushing
 
 EVALUATION_CHUNK = 64  # sequences at once; fixed, so that the sums keep their order
@@ -61,20 +63,27 @@ class Stack:
     """Model, flat parameters, optimiser and the mask of living lanes.
 
     `looks` says whether a step may look at values on its way, which is free on the CPU and makes it wait for a GPU.
-    `compiled` lets torch.compile fuse the blocks for training; its last digits are others."""
+    `library` computes gradients, evaluations and Adam in C++ instead of torch's operations; it must know the net
+    (`normlab.fused.cover`), and its last digits are others."""
 
     def __init__(
-        self, specs: Sequence[RunSpec], device: str = "cpu", compiled: bool = False, looks: bool | None = None
+        self,
+        specs: Sequence[RunSpec],
+        device: str = "cpu",
+        library: Library | None = None,
+        looks: bool | None = None,
     ) -> None:
         self.specs, self.device = specs, device
         self.looks = device == "cpu" if looks is None else looks
         self.model: Decoder = build(specs, device)
-        self.model.compiled = compiled
         self.params_SP = flatten(self.model)
+        self.fused = Fused(library, self.model, specs[0], self.params_SP) if library else None
         self.leaves = list(self.model.parameters())
         self.buffers = list(self.model.buffers())  # running statistics, each (S, ...)
         optimizer = OPTIMIZERS[specs[0].optim.name]
         self.optimizer: Optimizer = optimizer([s.optim for s in specs], self.params_SP, self.looks)
+        if self.fused and isinstance(self.optimizer, Adam):
+            self.optimizer.one_lane = self.fused.adam
         clips = [spec.optim.clip for spec in specs]
         self.clip_S = (
             self.params_SP.new_tensor([float("inf") if clip is None else clip for clip in clips])
@@ -97,6 +106,8 @@ class Stack:
 
     def gradients(self, tokens_SBT: Tensor) -> tuple[Tensor, Tensor]:
         """Loss (S,) and flat gradient (S, P) of each lane; lanes do not touch each other in the sum."""
+        if self.fused:
+            return self.fused.gradients(tokens_SBT)
         scale = self.specs[0].train.loss_scale
         loss_S = self.losses(tokens_SBT)
         grads = torch.autograd.grad((loss_S * scale if scale != 1 else loss_S).sum(), self.leaves)
@@ -166,6 +177,8 @@ class Stack:
     @torch.no_grad()
     def evaluate(self, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
         """Validation loss (S,) and largest per-token RMS of the stream by layer (depth + 1, S), on shared tokens."""
+        if self.fused:
+            return self._measured(tokens_BT, self.fused.evaluate)
         self.model.eval()
         loss_S, rms_LS = self._measure(tokens_BT, largest_rms)
         plain_LS = (rms_LS >= SMALL) & rms_LS.isfinite()
@@ -177,16 +190,23 @@ class Stack:
 
     def _measure(self, tokens_BT: Tensor, size: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         """Loss (S,) and the largest `size` (S,) of the stream by layer, (depth + 1, S)."""
-        lanes, depth, dtype = len(self.specs), self.specs[0].model.depth, self.params_SP.dtype
-        total_S = torch.zeros(lanes, dtype=torch.float64, device=self.device)
-        size_LS = torch.zeros(depth + 1, lanes, dtype=dtype, device=self.device)
 
-        def tap(layer: int, x_SBTD: Tensor) -> None:
-            size_LS[layer] = torch.maximum(size_LS[layer], size(x_SBTD.to(dtype)))
+        def measure(chunk_BT: Tensor) -> tuple[Tensor, Tensor]:
+            sizes: list[Tensor] = []
+            shared_SBT = chunk_BT.expand(len(self.specs), -1, -1)
+            loss_S = self.losses(shared_SBT, lambda _, x_SBTD: sizes.append(size(x_SBTD.to(self.params_SP.dtype))))
+            return loss_S, torch.stack(sizes)
 
-        for chunk_BT in tokens_BT.split(EVALUATION_CHUNK):
-            total_S += self.losses(chunk_BT.expand(lanes, -1, -1), tap).double() * len(chunk_BT)
-        return (total_S / len(tokens_BT)).to(dtype), size_LS
+        return self._measured(tokens_BT, measure)
+
+    def _measured(self, tokens_BT: Tensor, measure: Callable[[Tensor], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        """The same from chunks: mean of the losses (S,), largest of the sizes (depth + 1, S)."""
+        chunks = tokens_BT.split(EVALUATION_CHUNK)
+        losses, sizes = zip(*(measure(chunk_BT) for chunk_BT in chunks), strict=True)
+        total_S = torch.zeros_like(losses[0], dtype=torch.float64)
+        for chunk_BT, loss_S in zip(chunks, losses, strict=True):
+            total_S += loss_S.double() * len(chunk_BT)
+        return (total_S / len(tokens_BT)).to(self.params_SP.dtype), torch.stack(sizes).amax(0)
 
 
 def largest_rms(x_SBTD: Tensor) -> Tensor:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +39,6 @@ class Member:
 
     pipe: Connection
     works: dict[Recipe, Any] = field(default_factory=dict)
-    cache: tempfile.TemporaryDirectory[str] | None = None
 
     def work(self, recipe: Recipe) -> Any:
         """The recipe's work, warmed up."""
@@ -70,23 +67,9 @@ def window(member: Member, recipe: Recipe, seconds: float) -> list[float]:
     return ends
 
 
-def first_steps(member: Member, recipe: Recipe) -> tuple[float, float]:
-    """Seconds that a new work takes until its first step is done, and seconds of a later step."""
-    from bench.work import make
-
-    # An empty cache of its own: what an earlier process has compiled would be read, not compiled.
-    member.cache = tempfile.TemporaryDirectory()
-    with environment({"TORCHINDUCTOR_CACHE_DIR": member.cache.name}):
-        started = time.monotonic()
-        work = make(recipe)
-        work.step()
-    first, later = time.monotonic() - started, []
-    for _ in range(5):
-        began = time.monotonic()
-        work.step()
-        later.append(time.monotonic() - began)
-    member.works[recipe] = work
-    return first, statistics.median(later)
+def fastest(member: Member, recipe: Recipe) -> float:
+    """Seconds of the shortest step so far of a matrix product."""
+    return member.works[recipe].fastest
 
 
 def default_threads(member: Member) -> int:
@@ -118,9 +101,6 @@ def serve(pipe: Connection, as_worker: bool, limit: int | None) -> None:
             pipe.send(answer)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
-    finally:
-        if member.cache:  # A process that multiprocessing started runs no exit handlers.
-            member.cache.cleanup()
 
 
 class Crew:

@@ -10,6 +10,7 @@ import torch
 
 from bench.work import Lanes, lane_specs
 from normlab.config.schema import RunSpec, Thresholds
+from normlab.fused.build import load
 from normlab.store import RunRecord
 from normlab.train.circumstances import describe_built, describe_machine
 from normlab.train.log import Log, due_evaluations, make_record
@@ -22,11 +23,11 @@ class TimedLanes(Lanes):
     """Lanes that know how long gradients and update took."""
 
     def __init__(self, spec: RunSpec, lanes: int) -> None:
-        super().__init__(Stack(lane_specs(spec, lanes)))
+        super().__init__(Stack(lane_specs(spec, lanes), library=load()))
         self.seconds = {"gradients": 0.0, "update": 0.0}
         self.watch(self.stack, "gradients", "gradients")
         self.watch(self.stack.optimizer, "update", "update")
-        self.held_out_BT = torch.from_numpy(validation_set(TASKS[spec.task.name](spec.task)))
+        self.whole_set_BT = torch.from_numpy(validation_set(TASKS[spec.task.name](spec.task)))
 
     def watch(self, owner: object, method: str, name: str) -> None:
         """Add the time that each call of the method takes to `seconds[name]`."""
@@ -59,7 +60,7 @@ class TimedLanes(Lanes):
     def evaluate(self) -> float:
         """Seconds of one evaluation of the stack, its log included."""
         started = time.perf_counter()
-        loss_S, rms_LS = self.stack.evaluate(self.held_out_BT)
+        loss_S, rms_LS = self.stack.evaluate(self.whole_set_BT)
         Log(len(self.specs)).add_evaluation(0, loss_S, rms_LS)
         assert bool(loss_S.isfinite().all())
         return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""The rows of the main table: the plain loop, the stacks and the matrix product, measured in turn, round by round."""
+"""The rows of the main table: the plain script, the stacks and the matrix product, measured in turn, round by round."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.crew import CannotRun, Crew, default_threads, first_steps
+from bench.crew import Crew, default_threads, fastest
 from bench.flops import gemm_flops, run_step_flops
 from bench.sizes import Recipe, Sizes
 from normlab.execute.manifest import cores
@@ -33,11 +33,11 @@ class Entry:
 
 NAMES = {
     "1": "plain_toy, torch's own threads",
-    "1b": "the same, nothing kept of a step",
+    "1b": "the same, nothing kept of a step, no evaluation",
     "2": "plain_toy, a process a core",
     "3": "normlab, one run alone",
-    "4": "normlab, stacks on all cores",
-    "5": "the same, blocks compiled",
+    "4": "normlab, all cores",
+    "5": "the same, engine plain",
     "6a": "matrix product, one core",
     "6b": "matrix product, all cores",
 }
@@ -45,8 +45,8 @@ NAMES = {
 PEAKS = {"3": "6a"}
 
 
-def main_table(sizes: Sizes, compile_too: bool, say: Say) -> dict[str, Any]:
-    """Measure all rows; `rows`, `best_lanes`, `speedup_over_naive`, `share_of_gemm_peak`, `compile`, `threads` and the
+def main_table(sizes: Sizes, say: Say) -> dict[str, Any]:
+    """Measure all rows; `rows`, `speedup_over_processes`, `speedup_over_naive`, `share_of_gemm_peak`, `threads` and the
     operations of a run-step."""
     size = cores()
     with ExitStack() as open_crews:
@@ -54,47 +54,30 @@ def main_table(sizes: Sizes, compile_too: bool, say: Say) -> dict[str, Any]:
             open_crews.enter_context(crew) for crew in (Crew(1, False, limit=None), Crew(size, False), Crew(size, True))
         )
         (threads,) = alone.call(default_threads)
-        entries = eager_entries(sizes, alone, plain, ours, threads)
+        entries = entries_of(sizes, alone, plain, ours, threads)
         say("warming up")
-        first = {entry.key: entry.measure(sizes.seconds / 2) for entry in entries}
-        stacks = [entry for entry in entries if entry.key.startswith("4/")]
-        lanes = max(stacks, key=lambda entry: first[entry.key]).recipe.lanes
-        compiled: dict[str, Any] = {"lanes": lanes, "tried": compile_too, "works": False}
-        if compile_too:
-            say(f"compiling the blocks for {lanes} lanes")
-            entry, found = compiled_entry(sizes, ours, size, lanes)
-            compiled |= found
-            entries += [entry] if entry else []
+        for entry in entries:
+            entry.measure(sizes.seconds / 2)
         rounds = measured(entries, sizes, say)
-    return tabled(sizes, entries, rounds, compiled) | {"threads": threads, "processes": size}
+        peaks = {entry.key: peak(entry) for entry in entries if entry.recipe.kind == "gemm"}
+    return tabled(sizes, entries, rounds, peaks) | {"threads": threads, "processes": size}
 
 
-def eager_entries(sizes: Sizes, alone: Crew, plain: Crew, ours: Crew, threads: int) -> list[Entry]:
-    """All rows but the compiled one."""
+def entries_of(sizes: Sizes, alone: Crew, plain: Crew, ours: Crew, threads: int) -> list[Entry]:
+    """All rows; those of stacks once for each number of lanes."""
     naive, size = Recipe("naive", sizes.spec), len(ours.processes)
     product = Recipe("gemm", size=sizes.gemm)
-    stack = Recipe("ours", sizes.spec)
+    stack, torchs = Recipe("fused", sizes.spec), Recipe("plain", sizes.spec)
     return [
         Entry("1", naive, alone, 1, threads),
         Entry("1b", replace(naive, kind="bare"), alone, 1, threads),
         Entry("2", naive, plain, size),
         Entry("3", stack, ours, 1),
         *(Entry(f"4/{lanes}", replace(stack, lanes=lanes), ours, size) for lanes in sizes.lanes),
+        *(Entry(f"5/{lanes}", replace(torchs, lanes=lanes), ours, size) for lanes in sizes.plain_lanes),
         Entry("6a", product, ours, 1),
         Entry("6b", product, ours, size),
     ]
-
-
-def compiled_entry(sizes: Sizes, ours: Crew, size: int, lanes: int) -> tuple[Entry | None, dict[str, Any]]:
-    """The compiled row, and what compiling took; no row where it does not work, and why."""
-    recipe = Recipe("compiled", sizes.spec, lanes)
-    try:
-        taken = ours.call(first_steps, recipe)
-    except CannotRun as error:
-        return None, {"reason": str(error)}
-    # Every process compiles, all at the same time, from an empty cache: the slowest counts.
-    seconds = max(first - later for first, later in taken)
-    return Entry("5", recipe, ours, size), {"works": True, "seconds": seconds}
 
 
 def measured(entries: Sequence[Entry], sizes: Sizes, say: Say) -> dict[str, list[float]]:
@@ -108,42 +91,48 @@ def measured(entries: Sequence[Entry], sizes: Sizes, say: Say) -> dict[str, list
     return rounds
 
 
+def peak(entry: Entry) -> float:
+    """Operations a second of the row's processes together, each by the shortest of all its products."""
+    taken = entry.crew.call(fastest, entry.recipe, members=entry.members)
+    return sum(gemm_flops(entry.recipe.size) / seconds for seconds in taken)
+
+
 def tabled(
-    sizes: Sizes, entries: Sequence[Entry], rounds: Mapping[str, list[float]], compiled: dict[str, Any]
+    sizes: Sizes, entries: Sequence[Entry], rounds: Mapping[str, list[float]], peaks: Mapping[str, float]
 ) -> dict[str, Any]:
-    """The rows in their order, and what they say of each other; ratios are taken round by round."""
+    """The rows in their order, and what they say of each other. Ratios are taken round by round, shares of the peak by
+    the fastest product of all rounds."""
     flops = run_step_flops(sizes.spec)
-    stacks = [row_of(entry, rounds, sizes, flops) for entry in entries if entry.key.startswith("4/")]
-    best = max(stacks, key=lambda row: row["run_steps_per_second"]["median"])
-    by_key = {entry.key: entry for entry in entries}
-    rows = [row_of(by_key[key], rounds, sizes, flops) for key in ("1", "1b", "2", "3")]
-    rows += [best | {"row": "4"}]
-    if "5" in by_key:
-        rows.append(row_of(by_key["5"], rounds, sizes, flops))
-        compiled |= paid(compiled["seconds"], by_key["5"], rounds)
-    else:
-        reason = compiled.get("reason", "not tried (see --compile)")
-        rows.append({"row": "5", "name": NAMES["5"], "lanes": compiled["lanes"], "missing": reason})
-    rows += [peak_row(by_key[key], rounds[key], sizes.gemm) for key in ("6a", "6b")]
+    made = {entry.key: row_of(entry, rounds, peaks, flops) for entry in entries if entry.key not in peaks}
+    stacks = [row for key, row in made.items() if "/" in key]
+    best = {of: the_best([row for row in stacks if row["row"].startswith(of)]) for of in ("4", "5")}
+    rows = [made[key] for key in ("1", "1b", "2", "3")] + [best[of] | {"row": of} for of in ("4", "5")]
+    rows += [peak_row(entry, peaks[entry.key], rounds[entry.key]) for entry in entries if entry.key in peaks]
     return {
         "rows": rows,
         "stacks": stacks,
-        "best_lanes": best["lanes"],
-        "speedup_over_naive": best["over_naive"]["median"],
-        "share_of_gemm_peak": best["share_of_gemm_peak"]["median"],
-        "compile": compiled,
+        "best_lanes": best["4"]["lanes"],
+        "speedup_over_processes": best["4"]["over_processes"]["median"],
+        "speedup_over_naive": best["4"]["over_naive"]["median"],
+        "share_of_gemm_peak": best["4"]["share_of_gemm_peak"]["median"],
         "flops_per_run_step": flops,
         "rounds": sizes.rounds,
         "window_seconds": sizes.seconds,
     }
 
 
-def row_of(entry: Entry, rounds: Mapping[str, list[float]], sizes: Sizes, flops: int) -> dict[str, Any]:
+def the_best(stacks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The number of lanes with the most run-steps a second."""
+    return max(stacks, key=lambda row: row["run_steps_per_second"]["median"])
+
+
+def row_of(entry: Entry, rounds: Mapping[str, list[float]], peaks: Mapping[str, float], flops: int) -> dict[str, Any]:
     """A row of run-steps."""
-    rates, peaks = rounds[entry.key], rounds[PEAKS.get(entry.key, "6b")]
-    product = gemm_flops(sizes.gemm)
-    shares = [rate * flops / (peak * product) for rate, peak in zip(rates, peaks, strict=True)]
-    over = [rate / naive for rate, naive in zip(rates, rounds["1"], strict=True)]
+    rates, most = rounds[entry.key], peaks[PEAKS.get(entry.key, "6b")]
+
+    def over(row: str) -> dict[str, float]:
+        return summary([rate / other for rate, other in zip(rates, rounds[row], strict=True)])
+
     return {
         "row": entry.key,
         "name": NAMES[entry.key.partition("/")[0]],
@@ -151,33 +140,22 @@ def row_of(entry: Entry, rounds: Mapping[str, list[float]], sizes: Sizes, flops:
         "processes": entry.members,
         "threads": entry.threads,
         "run_steps_per_second": summary(rates),
-        "over_naive": summary(over),
-        "share_of_gemm_peak": summary(shares),
+        "over_processes": over("2"),
+        "over_naive": over("1"),
+        "share_of_gemm_peak": summary([rate * flops / most for rate in rates]),
         "rounds": rates,
     }
 
 
-def peak_row(entry: Entry, rates: Sequence[float], size: int) -> dict[str, Any]:
-    """The row of a matrix product."""
-    gflops = [rate * gemm_flops(size) / 1e9 for rate in rates]
+def peak_row(entry: Entry, most: float, rates: Sequence[float]) -> dict[str, Any]:
+    """The row of a matrix product: the peak, and what each round did on average."""
+    flops = gemm_flops(entry.recipe.size)
     return {
         "row": entry.key,
-        "name": f"{NAMES[entry.key]}, {size} rows",
+        "name": f"{NAMES[entry.key]}, {entry.recipe.size} rows",
         "processes": entry.members,
         "threads": entry.threads,
-        "gflops": summary(gflops),
-        "rounds": gflops,
+        "peak_gflops": most / 1e9,
+        "gflops": summary([rate * flops / 1e9 for rate in rates]),
+        "rounds": [rate * flops / 1e9 for rate in rates],
     }
-
-
-def paid(seconds: float, entry: Entry, rounds: Mapping[str, list[float]]) -> dict[str, Any]:
-    """How the compiled blocks compare with the same stack not compiled, and after how many run-steps of one process
-    the time to compile has come back (None: never); `of_a_stack` is what one stack of whole runs has."""
-    eager = rounds[f"4/{entry.recipe.lanes}"]
-    gains = summary([a / b for a, b in zip(rounds["5"], eager, strict=True)])
-    # Seconds a run-step of one process.
-    saved = summary([entry.members * (1 / a - 1 / b) for a, b in zip(eager, rounds["5"], strict=True)])
-    steps = seconds / saved["median"] if saved["median"] > 0 else None
-    of_a_stack = entry.recipe.lanes * entry.recipe.spec.train.steps
-    within = steps is not None and steps < of_a_stack
-    return {"over_eager": gains, "paid_after_run_steps": steps, "of_a_stack": of_a_stack, "within_a_stack": within}

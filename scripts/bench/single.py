@@ -15,7 +15,7 @@ from bench.crew import Crew, Member
 from bench.sizes import Recipe, Sizes, changed
 from normlab.config.schema import RunSpec
 from normlab.execute.manifest import cores
-from normlab.execute.stacks import MAX_LANES
+from normlab.execute.stacks import FUSED_LANES
 from normlab.studies.speed_clock import summary
 
 Say = Callable[[str], None]
@@ -32,7 +32,7 @@ def memory(sizes: Sizes, say: Say) -> list[dict[str, Any]]:
         crews = [Crew(1, True) for _ in now]
         for crew, lanes in zip(crews, now, strict=True):
             with crew:
-                ((before, peak),) = crew.call(peak_memory, Recipe("ours", sizes.spec, lanes))
+                ((before, peak),) = crew.call(peak_memory, Recipe("fused", sizes.spec, lanes))
             found.append({"lanes": lanes, "peak_mb": peak, "imported_mb": before})
     return found
 
@@ -60,7 +60,7 @@ def peak_memory(member: Member, recipe: Recipe) -> tuple[float, float]:
 def depth(crew: Crew, sizes: Sizes, say: Say) -> dict[str, Any]:
     """Milliseconds of a run-step by depth, in stacks as the engine makes them on one thread, and the exponent p of
     the fit ms = c depth^p."""
-    recipes = {d: Recipe("ours", changed(sizes.spec, depth=d), MAX_LANES) for d in sizes.depths}
+    recipes = {d: Recipe("fused", changed(sizes.spec, depth=d), FUSED_LANES) for d in sizes.depths}
     taken: dict[int, list[float]] = {d: [] for d in sizes.depths}
     for k in range(sizes.depth_rounds):
         say(f"depth, round {k + 1} of {sizes.depth_rounds}")
@@ -68,7 +68,7 @@ def depth(crew: Crew, sizes: Sizes, say: Say) -> dict[str, Any]:
             taken[d].append(1e3 / (crew.rate(recipe, sizes.seconds / 2, 1) * recipe.lanes))
     points = [{"depth": d, "ms_a_run_step": summary(taken[d])} for d in sizes.depths]
     fits = [fitted_exponent(sizes.depths, [taken[d][k] for d in sizes.depths]) for k in range(sizes.depth_rounds)]
-    return {"lanes": MAX_LANES, "points": points, "exponent": summary(fits)}
+    return {"lanes": FUSED_LANES, "points": points, "exponent": summary(fits)}
 
 
 def fitted_exponent(x: tuple[int, ...], y: list[float]) -> float:
@@ -79,14 +79,14 @@ def fitted_exponent(x: tuple[int, ...], y: list[float]) -> float:
 def overhead(crew: Crew, sizes: Sizes, say: Say) -> dict[str, Any]:
     """Shares of a whole run's time, in percent; see `run_parts`."""
     say("where a run's time goes")
-    (rounds,) = crew.call(run_parts, sizes.spec, MAX_LANES, sizes.overhead_rounds, members=1)
+    (rounds,) = crew.call(run_parts, sizes.spec, FUSED_LANES, sizes.overhead_rounds, members=1)
     totals = [sum(parts.values()) for parts in rounds]
     names = list(rounds[0])
     shares = {name: summary([100 * p[name] / t for p, t in zip(rounds, totals, strict=True)]) for name in names}
     # The target speaks of them together.
     extra = [100 * (p["checks"] + p["store"]) / t for p, t in zip(rounds, totals, strict=True)]
     return {
-        "lanes": MAX_LANES,
+        "lanes": FUSED_LANES,
         "steps": sizes.spec.train.steps,
         "eval_every": sizes.spec.train.eval_every,
         "percent": shares,

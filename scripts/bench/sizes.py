@@ -8,13 +8,14 @@ from typing import Literal
 from normlab.config.schema import ModelSpec, RunSpec, TaskSpec, TrainSpec
 
 STEPS = 3000  # of a run of the tables
-Kind = Literal["naive", "bare", "ours", "compiled", "gemm"]
+Kind = Literal["naive", "bare", "fused", "plain", "gemm"]
+PARTS = 4  # an evaluation is spread: after a quarter of the steps between two, on a quarter of the sequences
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One thing to run again and again: `naive` is a step of plain_toy, `bare` the same without its statistics, `ours`
-    and `compiled` a step of a stack of `lanes`, `gemm` a product of two square matrices with `size` rows."""
+    """One thing to run again and again: `naive` is a step of plain_toy, `bare` the same without its statistics, `fused`
+    and `plain` one of a stack of `lanes` by that engine, `gemm` a product of two square matrices with `size` rows."""
 
     kind: Kind
     spec: RunSpec = RunSpec()
@@ -30,7 +31,8 @@ class Sizes:
     rounds: int
     seconds: float
     gemm: int  # rows of the matrices
-    lanes: tuple[int, ...]
+    lanes: tuple[int, ...]  # of the fused step
+    plain_lanes: tuple[int, ...]
     depths: tuple[int, ...]
     depth_rounds: int
     sweeps: tuple[int, int, int]  # numbers of runs
@@ -60,10 +62,11 @@ def changed(spec: RunSpec, depth: int | None = None, seed: int | None = None) ->
 
 FULL = Sizes(
     spec=net(depth=20, width=64, hidden=128, batch=32, val_size=512),
-    rounds=6,
-    seconds=1.5,
-    gemm=2048,
-    lanes=(1, 2, 3, 4, 6, 8),
+    rounds=7,
+    seconds=4.0,
+    gemm=384,
+    lanes=(1, 3, 8),
+    plain_lanes=(3, 8),
     depths=(6, 12, 20, 30, 48),
     depth_rounds=3,
     sweeps=(30, 150, 450),
@@ -76,8 +79,9 @@ QUICK = Sizes(
     spec=net(depth=2, width=16, hidden=32, batch=4, val_size=32),
     rounds=2,
     seconds=0.05,
-    gemm=256,
+    gemm=64,
     lanes=(1, 2),
+    plain_lanes=(2,),
     depths=(1, 2, 4),
     depth_rounds=2,
     sweeps=(1, 3, 9),

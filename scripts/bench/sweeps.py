@@ -20,7 +20,6 @@ from bench.crew import CannotRun, environment
 from bench.sizes import Sizes
 from normlab.config.schema import RunSpec
 from normlab.execute.manifest import cores
-from normlab.execute.stacks import MAX_LANES
 from normlab.manifests import read_manifest
 from normlab.studies.speed_clock import summary
 
@@ -91,7 +90,7 @@ def exponent_of(counts: Sequence[int], seconds: Sequence[float]) -> float | None
 def startup(sizes: Sizes, say: Say) -> dict[str, Any]:
     """Seconds from the start of `normlab run` to the first step done in a worker: both imports, the stack, and the
     evaluation at step 0 lie between."""
-    taken, count = [], (sizes.jobs or cores()) * MAX_LANES
+    taken, count = [], 2 * (sizes.jobs or cores())
     for k in range(sizes.starts):
         say(f"start {k + 1} of {sizes.starts}")
         with tempfile.TemporaryDirectory() as folder:

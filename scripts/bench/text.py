@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-HEAD = ("row", "what", "S", "processes x threads", "run-steps/s", "ms", "x row 1", "% of peak")
+HEAD = ("row", "what", "S", "processes x threads", "run-steps/s", "ms", "x row 2", "x row 1", "% of peak")
 
 
 def text(result: Mapping[str, Any]) -> str:
     """Everything that was measured."""
     parts = {
         "rows": main_text,
-        "floor": floor_text,
         "memory": memory_text,
         "depth": depth_text,
         "runs": runs_text,
@@ -48,54 +47,24 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def main_text(result: Mapping[str, Any]) -> Iterator[str]:
     """The main table."""
-    yield f"{result['rounds']} rounds of {result['window_seconds']:g} s a row; training steps alone, no evaluation"
+    yield f"{result['rounds']} rounds of {result['window_seconds']:g} s a row, evaluations included"
     yield from aligned([HEAD, *map(cells, result["rows"])])
-    others = (f"S={row['lanes']} {spread(row['run_steps_per_second'])}" for row in result["stacks"])
-    yield "row 4 by S, run-steps/s: " + "; ".join(others)
-    yield compile_line(result["compile"])
+    others = (f"row {row['row']} {spread(row['run_steps_per_second'])}" for row in result["stacks"])
+    yield "run-steps/s by row and S: " + "; ".join(others)
     gigaflops = result["flops_per_run_step"] / 1e9
     yield f"{gigaflops:.3g} GFLOP a run-step (linear maps, forward and backward); row 3 against 6a, all else against 6b"
+    yield "peak: the fastest of all products of each core; what rows 6 show beside it is their average"
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
     """One line of the main table."""
-    head = [row["row"], row["name"], str(row.get("lanes", ""))]
-    if "missing" in row:
-        return [*head, "", row["missing"], "", "", ""]
-    head.append(f"{row['processes']} x {row['threads']}")
+    head = [row["row"], row["name"], str(row.get("lanes", "")), f"{row['processes']} x {row['threads']}"]
     if "gflops" in row:
-        return [*head, f"{spread(row['gflops'], digits=0)} GFLOP/s", "", "", "100"]
+        average = spread(row["gflops"], digits=0)
+        return [*head, f"peak {row['peak_gflops']:.0f} GFLOP/s, {average}", "", "", "", "100"]
     rate = row["run_steps_per_second"]
-    ms = f"{1e3 / rate['median']:.1f}"
-    return [*head, spread(rate), ms, spread(row["over_naive"], digits=2), spread(row["share_of_gemm_peak"], 100)]
-
-
-def compile_line(compiled: Mapping[str, Any]) -> str:
-    """What compiling the blocks took and when it has paid."""
-    if not compiled["works"]:
-        return f"compiled blocks: {compiled.get('reason', 'not tried (see --compile)')}"
-    steps = compiled["paid_after_run_steps"]
-    paid = (
-        "never paid back"
-        if steps is None
-        else f"paid back after {steps:.0f} run-steps of a process (a stack of whole runs has {compiled['of_a_stack']})"
-    )
-    gain = spread(compiled["over_eager"], digits=2)
-    return f"compiled blocks, S={compiled['lanes']}: {gain} times row 4 of that S; {compiled['seconds']:.0f} s, {paid}"
-
-
-def floor_text(result: Mapping[str, Any]) -> Iterator[str]:
-    found = result["floor"]
-    yield "torch's own kernels of a run-step, each by itself, one core, ms"
-    head = ["buffers", *found["hot"]["ms"], "in all", "% of peak", "products alone, %"]
-    names = {"hot": "of one layer, in the cache", "cold": "of all layers in turn"}
-    yield from aligned([head, *([title, *floor_cells(found[name])] for name, title in names.items())])
-
-
-def floor_cells(found: Mapping[str, Any]) -> list[str]:
-    """Times by kind and in all, and the two shares."""
-    times = [spread(each) for each in (*found["ms"].values(), found["ms_a_run_step"])]
-    return [*times, *(spread(found[name], 100) for name in ("share_of_gemm_peak", "products_share"))]
+    ratios = [spread(row[name], digits=2) for name in ("over_processes", "over_naive")]
+    return [*head, spread(rate), f"{1e3 / rate['median']:.1f}", *ratios, spread(row["share_of_gemm_peak"], 100)]
 
 
 def memory_text(result: Mapping[str, Any]) -> Iterator[str]:

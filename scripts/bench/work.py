@@ -1,12 +1,14 @@
 """What is timed: one training step of the plain script or of a stack, or one matrix product.
 
-Training steps alone, in all rows: no row evaluates. Drawing the batch belongs to a step, and so does what each keeps
-of it: plain_toy its loss, gradient norm and largest RMS by layer, a stack its log.
+Drawing the batch belongs to a step, and so does what each keeps of it: plain_toy its loss, gradient norm and largest
+RMS by layer, a stack its log. Evaluations belong to it too: a quarter of the validation set after a quarter of the
+steps that lie between two evaluations of a run.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from typing import Protocol
 
 import numpy as np
@@ -15,13 +17,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.sizes import Recipe, changed
+from bench.sizes import PARTS, Recipe, changed
 from normlab.config.schema import RunSpec
+from normlab.fused.build import load
 from normlab.train.log import Log
 from normlab.train.optim import rate
 from normlab.train.program import Eager
 from normlab.train.stack import Stack
-from normlab.train.tasks import TASKS, TrainingData
+from normlab.train.tasks import TASKS, TrainingData, validation_set
 
 
 class Work(Protocol):
@@ -31,19 +34,22 @@ class Work(Protocol):
 
 
 class Gemm:
-    """The product of two square float32 matrices."""
+    """The product of two square float32 matrices. `fastest` is the shortest time of one, in seconds: a long series is
+    cut by the scheduler, and would understate what the core can do."""
 
     def __init__(self, size: int) -> None:
         self.a, self.b = torch.randn(size, size), torch.randn(size, size)
-        self.out = torch.empty(size, size)
+        self.out, self.fastest = torch.empty(size, size), math.inf
 
     def step(self) -> None:
+        began = time.perf_counter()
         torch.mm(self.a, self.b, out=self.out)
+        self.fastest = min(self.fastest, time.perf_counter() - began)
 
 
 class Naive:
     """The step of `plain_toy.run`, from its own parts. With `bare` set it keeps nothing of a step: no RMS by layer, no
-    gradient norm (and so no clipping), the loss of the last step not read from the device."""
+    gradient norm (and so no clipping), the loss of the last step not read from the device; and it never evaluates."""
 
     loss: Tensor
 
@@ -52,6 +58,9 @@ class Naive:
         self.model = plain_toy.build(self.s).to(device)
         self.optimizer = plain_toy.make_optimizer(self.model, self.s)
         self.training = plain_toy.stream_of(self.s.seed, 1)
+        self.every, self.count = spec.train.eval_every // PARTS, spec.task.val_size // PARTS
+        validation = plain_toy.sequences(plain_toy.stream_of(self.s.task_seed, 2), self.s.val_size, self.s)
+        self.held_out = validation[: self.count].to(device)
         self.kept: tuple[float, float] = (math.nan, math.nan)
 
     def step(self) -> None:
@@ -66,6 +75,9 @@ class Naive:
         self.loss = loss.detach()
         if norm is not None:
             self.kept = loss.item(), norm.item()
+        if self.done % self.every == 0 and not self.bare:
+            with torch.no_grad():
+                self.evaluated = plain_toy.loss_of(self.model, self.held_out, self.s)[0].item()
 
     def bare_loss(self, tokens: Tensor) -> Tensor:
         """The loss of `plain_toy.loss_of`, the stream not looked at."""
@@ -83,6 +95,8 @@ class Lanes:
         self.stack, self.specs, self.done = stack, stack.specs, 0
         task = TASKS[self.specs[0].task.name](self.specs[0].task)
         self.data, self.log = [TrainingData(task, spec) for spec in self.specs], Log(len(self.specs))
+        self.every, count = self.specs[0].train.eval_every // PARTS, self.specs[0].task.val_size // PARTS
+        self.held_out_BT, self.steps = torch.from_numpy(validation_set(task)[:count]), 0
         self.program = Eager(stack)
         self.program.stats = []
 
@@ -93,6 +107,9 @@ class Lanes:
         self.program.stats.append(self.stack.step(self.inputs.at(k)))
         if k + 1 == Eager.chunk:
             self.note()
+        self.steps += 1
+        if self.steps % self.every == 0:
+            self.log.add_evaluation(self.steps, *self.stack.evaluate(self.held_out_BT))
 
     def draw(self) -> None:
         """Batches and rates of the next chunk."""
@@ -137,4 +154,4 @@ def make(recipe: Recipe) -> Work:
         return Gemm(recipe.size)
     if recipe.kind in ("naive", "bare"):
         return Naive(recipe.spec, recipe.kind == "bare")
-    return Lanes(Stack(lane_specs(recipe.spec, recipe.lanes), compiled=recipe.kind == "compiled"))
+    return Lanes(Stack(lane_specs(recipe.spec, recipe.lanes), library=load() if recipe.kind == "fused" else None))

@@ -1,15 +1,16 @@
 // The training step of the toy decoder for S lanes, one after the other: embedding, blocks, final norm, head,
-// cross-entropy, and back; the optimiser's step and the size of a gradient. For ctypes; float32 and float64.
+// cross-entropy, and back; and Adam. For ctypes; float32 and float64.
 //
 // S lanes, B batch, T time, N = B T tokens, D width, F hidden, V vocabulary, L blocks, P numbers in a lane's row.
 // A lane never sees another, so its bits are the same alone and in company. Sums have a fixed order.
+#include "adam.h"
 #include "block.h"
-#include "step.h"
+
 
 extern "C" struct Shape {
     int64_t S, B, T, D, F, V, L, P;
     int64_t placement, mixer, norm, final_norm, last_only;
-    double eps, final_eps, loss_scale;
+    double eps, final_eps;
 };
 
 // Leaves behind the blocks'.
@@ -172,7 +173,7 @@ template <class Real> class Net {
         const Real own = y_V[target];
         over<Real>(s.V, [&](Size j) { store(y_V + j, exponential(V(load(y_V + j) - top))); });
         const Real total = sum_over<Real>(s.V, [&](Size j) { return load(y_V + j); });
-        const Real weight = Real(s.loss_scale) / Real(s.last_only ? s.B : N), factor = weight / total;
+        const Real weight = Real(1) / Real(s.last_only ? s.B : N), factor = weight / total;
         over<Real>(s.V, [&](Size j) { store(y_V + j, load(y_V + j) * factor); });
         y_V[target] -= weight;
         return std::log(total) - (own - top);
@@ -204,18 +205,17 @@ template <class Real> class Net {
     }
 };
 
-// Loss and gradient of every lane, or of those that are wanted. `values` and `slopes`: see Net::watch.
+// Loss and gradient of every lane. `values` and `slopes`: see Net::watch.
 template <class Real>
 void gradients(const Shape& shape, const Size* leaf, const Real* params_SP, const Real* ramp_L,
-               const int64_t* tokens_SBT, Real* loss_S, Real* grads_SP, Size grads_P, const uint8_t* wanted_S,
-               Real* workspace, Real* const* values, Real* const* slopes) {
+               const int64_t* tokens_SBT, Real* loss_S, Real* grads_SP, Size grads_P, Real* workspace,
+               Real* const* values, Real* const* slopes) {
     Net<Real> net(shape, true, workspace);
     net.watch[0] = values, net.watch[1] = slopes;
     const Size tokens = shape.B * (shape.T + 1);
     for (Size lane = 0; lane < shape.S; ++lane)
-        if (!wanted_S || wanted_S[lane])
-            loss_S[lane] = net.gradient(params_SP + lane * shape.P, leaf, ramp_L, tokens_SBT + lane * tokens,
-                                        grads_SP + lane * grads_P);
+        loss_S[lane] = net.gradient(params_SP + lane * shape.P, leaf, ramp_L, tokens_SBT + lane * tokens,
+                                    grads_SP + lane * grads_P);
 }
 
 // Loss of every lane on the same tokens, and the largest RMS of a token in the stream by layer.
@@ -234,18 +234,16 @@ void evaluate(const Shape& shape, const Size* leaf, const Real* params_SP, const
     }                                                                                                            \
     extern "C" void gradients_##kind(const Shape* shape, const Size* leaf, const Real* params, const Real* ramp, \
                                      const int64_t* tokens, Real* loss, Real* grads, Size grads_P,               \
-                                     const uint8_t* wanted, Real* workspace, Real* const* values,                \
-                                     Real* const* slopes) {                                                      \
-        gradients(*shape, leaf, params, ramp, tokens, loss, grads, grads_P, wanted, workspace, values, slopes);  \
+                                     Real* workspace, Real* const* values, Real* const* slopes) {                \
+        gradients(*shape, leaf, params, ramp, tokens, loss, grads, grads_P, workspace, values, slopes);          \
     }                                                                                                            \
     extern "C" void evaluate_##kind(const Shape* shape, const Size* leaf, const Real* params, const Real* ramp,  \
                                     const int64_t* tokens, Real* loss, Real* rms, Real* workspace) {             \
         evaluate(*shape, leaf, params, ramp, tokens, loss, rms, workspace);                                      \
     }                                                                                                            \
-    extern "C" int adam_##kind(Size P, Real* p, const Real* g, Real* m, Real* v, const Adam* a) {                \
-        return adam(P, p, g, m, v, *a);                                                                          \
-    }                                                                                                            \
-    extern "C" int size_##kind(Size P, const Real* g, double* norm) { return size(P, g, *norm); }
+    extern "C" void adam_##kind(Size P, Real* p, const Real* g, Real* m, Real* v, const Adam* a) {               \
+        adam(P, p, g, m, v, *a);                                                                                 \
+    }
 
 ENTRIES(float, f32)
 ENTRIES(double, f64)

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from normlab.catalogue import Catalogue
+from normlab.config.engine import Engine
 from normlab.config.schema import ModelSpec, RunSpec, Thresholds
+from normlab.fused.build import Library
 from normlab.store import RunRecord
 from normlab.train.loop import train_stack
 from normlab.train.optim import rate
@@ -72,15 +74,19 @@ def assert_equal(record: RunRecord, rows: list[dict[str, Any]], s: Settings) -> 
         np.testing.assert_allclose(got, want, rtol=RTOL[s.dtype], atol=0, err_msg=column)
 
 
-def assert_package_equals_plain(lanes: tuple[dict[str, Any], ...] = LANES, **settings: Any) -> None:
+def assert_package_equals_plain(
+    lanes: tuple[dict[str, Any], ...] = LANES, library: Library | None = None, **settings: Any
+) -> None:
     """Train a stack of `lanes`, its middle lane alone, and each lane by the script; they must agree."""
     all_settings = [Settings(**{**TINY, **settings, **lane}) for lane in lanes]
     plain = [plain_toy.run(s) for s in all_settings]
     assert len({rows[-1]["val_loss"] for rows in plain}) == len(lanes), "lanes that do not differ prove nothing"
-    specs = [spec_of(s) for s in all_settings]
-    for record, rows, s in zip(train_stack(specs, thresholds=Thresholds()), plain, all_settings, strict=True):
+    specs, engine = [spec_of(s) for s in all_settings], Engine(fused=library.name if library else "")
+    for record, rows, s in zip(
+        train_stack(specs, thresholds=Thresholds(), engine=engine), plain, all_settings, strict=True
+    ):
         assert_equal(record, rows, s)
-    (alone,) = train_stack(specs[1:2], thresholds=Thresholds())
+    (alone,) = train_stack(specs[1:2], thresholds=Thresholds(), engine=engine)
     assert_equal(alone, plain[1], all_settings[1])
 
 
@@ -97,9 +103,9 @@ def allowed(norm: str, placement: str, mixer: str = "mean") -> bool:
     return True
 
 
-def trained(spec: RunSpec) -> tuple[Stack, list[float], float]:
+def trained(spec: RunSpec, library: Library | None = None) -> tuple[Stack, list[float], float]:
     """One lane trained by hand, its last gradients at its leaves; training losses and the last validation loss."""
-    stack, task = Stack([spec]), TASKS[spec.task.name](spec.task)
+    stack, task = Stack([spec], library=library), TASKS[spec.task.name](spec.task)
     data, steps = TrainingData(task, spec), range(1, spec.train.steps + 1)
     tokens_KSBT = np.stack([data.next()[None] for _ in steps])
     inputs = stack.inputs(1, tokens_KSBT, np.array([[rate(spec, step)] for step in steps]))
@@ -137,11 +143,11 @@ def leaves(ours: Any, theirs: Any) -> Iterator[tuple[str, Tensor, Tensor]]:
         yield from ((name, *pair) for pair in zip(*parameters, strict=True))
 
 
-def assert_leaves_equal(**settings: Any) -> None:
-    """Train one lane and the plain run; every loss, parameter and last gradient must agree."""
+def assert_leaves_equal(library: Library | None = None, **settings: Any) -> None:
+    """Train one lane (by the fused step, if its `library` is given) and the plain run; every loss, parameter and last gradient must agree."""
     s = Settings(**{**TINY, "dtype": "float64", "eval_every": 20, **settings})
     rows, plain = plain_toy.train(s)
-    stack, losses, val_loss = trained(spec_of(s))
+    stack, losses, val_loss = trained(spec_of(s), library)
     want = [*(row["train_loss"] for row in rows[1:]), rows[-1]["val_loss"]]
     np.testing.assert_allclose([*losses, val_loss], want, rtol=RTOL[s.dtype], atol=0)
     pairs = list(leaves(stack.model, plain))

@@ -24,7 +24,7 @@ SOURCES = Path(__file__).with_name("cpp")
 # No flag here lets the compiler forget NaN and infinities or change the order of a sum.
 FLAGS = (
     "-std=c++17",
-    "-O2",
+    "-O3",
     "-fno-math-errno",
     "-ffp-contract=fast",
     "-fno-exceptions",

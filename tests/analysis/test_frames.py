@@ -312,13 +312,13 @@ def test_the_switches_are_told_by_the_runs_own_word(every_ending):
         timing = json.loads((run / "timing.json").read_text())
         # Outside a repository a run has no commit; it has been trained all the same.
         (run / "timing.json").write_text(
-            json.dumps(timing | ({"compiled": True, "commit": None, "device": None} if on else {}))
+            json.dumps(timing | ({"fused": "x86-64-v4, g++ 12", "commit": None, "device": None} if on else {}))
         )
     manifest = json.loads((every_ending / "manifest.json").read_text())
-    (every_ending / "manifest.json").write_text(json.dumps(manifest | {"compiled": True, "tf32": True}))
+    (every_ending / "manifest.json").write_text(json.dumps(manifest | {"fused": "x86-64-v4, g++ 12", "tf32": True}))
     results = normlab.load(every_ending)
     there = len(list((every_ending / "runs").iterdir()))
     assert 2 < there < len(results.runs)
     text = device_text(results)
-    assert text.endswith(f"blocks compiled in 2 of {there} runs")
-    assert text.count("blocks compiled") == 1 and "TF32" not in text  # not by the manifest's word
+    assert text.endswith(f"fused step (x86-64-v4, g++ 12) in 2 of {there} runs")
+    assert text.count("fused step") == 1 and "TF32" not in text  # not by the manifest's word

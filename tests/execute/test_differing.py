@@ -20,7 +20,7 @@ HERE = {"commit": "c0ffee", "dirty": False, "device": "cpu", "threads": 1, "torc
         ({"torch": "2.12"}, {}, ["torch 2.12 -> 2.13"]),
         ({"dirty": None}, {"dirty": True}, ["dirty None -> True"]),
         # A switch is written only where it is on.
-        ({"compiled": True}, {}, ["compiled on -> off"]),
+        ({"fused": "x86-64-v3, g++ 12"}, {}, ["fused x86-64-v3, g++ 12 -> off"]),
         ({}, {"tf32": True}, ["tf32 off -> on"]),
         ({"tf32": False}, {}, []),
         ({}, {"flush_subnormals": True}, ["flush_subnormals off -> on"]),

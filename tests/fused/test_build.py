@@ -19,7 +19,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Library) 
     """A compiler that notes each call in `calls` and gives a library that was made before; an empty cache."""
     script = tmp_path / "my-c++"
     lines = ["#!/bin/sh", 'if [ "$1" = --version ]; then echo "my-c++ 7.8.9"; exit; fi']
-    lines += [f"echo call >> {tmp_path}/calls", "sleep 0.5", 'for last; do :; done', f'cp {library.path} "$last"']
+    lines += [f"echo call >> {tmp_path}/calls", "sleep 0.5", "for last; do :; done", f'cp {library.path} "$last"']
     script.write_text("\n".join(lines) + "\n")
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
@@ -72,7 +72,10 @@ def test_what_a_killed_process_left_is_removed(compiler: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ('echo "net.cpp:1: fatal error: no such thing" >&2; exit 1', "cannot compile the fused step: net.cpp:1: fatal error"),
+        (
+            'echo "net.cpp:1: fatal error: no such thing" >&2; exit 1',
+            "cannot compile the fused step: net.cpp:1: fatal error",
+        ),
         ("exit 3", "cannot compile the fused step: exit code 3"),
         ('for last; do :; done; echo broken > "$last"', "the fused step cannot be compiled: .*step-"),
         ("true", "the fused step cannot be compiled"),

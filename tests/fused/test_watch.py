@@ -64,7 +64,11 @@ def test_the_boundaries_are_those_of_the_modules(net: tuple[str, str, str], libr
     fused.fused.gradients(tokens_SBT, watch)
     seen = 0
     named = {**{edge: module for edge, module in EDGES.items() if module and edge not in ("mixed", "gelu")}, "sum2": ""}
-    edges = {f"blocks.{layer}.{edge}": f"blocks.{layer}.{name}".strip(".") for layer in (0, 1) for edge, name in named.items()}
+    edges = {
+        f"blocks.{layer}.{edge}": f"blocks.{layer}.{name}".strip(".")
+        for layer in (0, 1)
+        for edge, name in named.items()
+    }
     if net[1] == "post" and net[0] != "none":  # The block ends with the norm.
         edges = {edge: module for edge, module in edges.items() if not edge.endswith("sum2")}
     for edge, module in {**edges, "embedding": "embedding", "final_norm": "final_norm", "head": "head"}.items():

@@ -133,7 +133,7 @@ def test_a_net_whose_gradient_norm_overflows_is_clipped_and_goes_on(looks: bool)
 @pytest.mark.parametrize("name", ["adam", "adamw"])
 def test_a_second_moment_that_overflows_is_said(monkeypatch, looks: bool, name: str) -> None:  # noqa: ANN001
     if not looks:
-        monkeypatch.setattr(loop, "Stack", lambda specs, device, compiled: Stack(specs, device, looks=False))
+        monkeypatch.setattr(loop, "Stack", lambda specs, device, library: Stack(specs, device, looks=False))
         monkeypatch.setattr(program.Captured, "chunk", 4)
         monkeypatch.setattr(loop, "program_for", lambda stack: program.Captured(stack, lambda call, state: call))
     wild = tiny(**BARE, optim__name=name, model__init_options={"std": 3e3}, optim__lr=1e-3)
@@ -166,7 +166,7 @@ def test_a_gradient_norm_that_no_float32_holds_is_said(monkeypatch, looks: bool)
                 grad_SP[0].fill_(3e38)
             return loss_S, grad_SP
 
-    monkeypatch.setattr(loop, "Stack", lambda specs, device, compiled: Steep(specs, device, looks=looks))
+    monkeypatch.setattr(loop, "Stack", lambda specs, device, library: Steep(specs, device, looks=looks))
     monkeypatch.setattr(loop, "program_for", program.Eager)
     fields = {"optim__name": "sgd", "optim__clip": 1.0}
     steep, calm = train(tiny(**fields), tiny(**fields, seed=1))

@@ -144,7 +144,8 @@ def leaves(ours: Any, theirs: Any) -> Iterator[tuple[str, Tensor, Tensor]]:
 
 
 def assert_leaves_equal(library: Library | None = None, **settings: Any) -> None:
-    """Train one lane (by the fused step, if its `library` is given) and the plain run; every loss, parameter and last gradient must agree."""
+    """Train one lane (by the fused step of `library`, if given) and the plain run: every loss, parameter and last
+    gradient must agree."""
     s = Settings(**{**TINY, "dtype": "float64", "eval_every": 20, **settings})
     rows, plain = plain_toy.train(s)
     stack, losses, val_loss = trained(spec_of(s), library)

@@ -23,7 +23,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "whole": {"width": 64, "hidden": 128, "vocab": 64, "length": 16, "batch": 9},
     "least": {"width": 17, "hidden": 33, "vocab": 5, "length": 2, "batch": 1},
     "long": {"width": 35, "hidden": 70, "vocab": 31, "length": 50, "batch": 3, "loss_on": "last"},
-    "narrow": {"width": 2, "hidden": 1, "vocab": 2, "length": 1, "batch": 2},
+    "narrow": {"width": 5, "hidden": 1, "vocab": 2, "length": 2, "batch": 2},
 }
 
 

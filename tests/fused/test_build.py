@@ -74,7 +74,7 @@ def test_what_a_killed_process_left_is_removed(compiler: Path, tmp_path: Path) -
     [
         (
             'echo "net.cpp:1: fatal error: no such thing" >&2; exit 1',
-            "cannot compile the fused step: net.cpp:1: fatal error",
+            "the fused step: net.cpp:1: fatal error",
         ),
         ("exit 3", "cannot compile the fused step: exit code 3"),
         ('for last; do :; done; echo broken > "$last"', "the fused step cannot be compiled: .*step-"),

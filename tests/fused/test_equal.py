@@ -65,9 +65,9 @@ OPTIONS: list[dict[str, Any]] = [
     {"norm": "dyt", "norm_options": "alpha=0.3"},
     {"residual_ramp": 30},
     {"residual_ramp": 30, "placement": "post", "mixer": "linear"},
-    *({"norm": "none", "final_norm": name} for name in ("layernorm", "rmsnorm", "dyt")),
-    {"placement": "post", "final_norm": "rmsnorm"},
-    {"loss_on": "last", "weight_decay": 0.1, "clip": 0.1},
+    *({"norm": "none", "final_norm": name} for name in ("layernorm", "none")),
+    {"placement": "post", "final_norm": "layernorm", "norm": "rmsnorm"},
+    {"loss_on": "last", "weight_decay": 0.1},
 ]
 
 
@@ -82,7 +82,7 @@ def test_whole_runs_against_the_plain_script(dtype: str, placement: str, library
     assert_package_equals_plain(library=library, dtype=dtype, placement=placement, width=17, init="torch")
 
 
-@pytest.mark.parametrize("scale", [1e10, 1e19, 1e30])
+@pytest.mark.parametrize("scale", [1e10, 1e15, 1e30])
 @pytest.mark.parametrize("net", NETS, ids=IDS)
 def test_what_overflows_overflows_alike(net: tuple[str, str, str], scale: float, library: Library) -> None:
     """Which losses and gradients are finite, at weights where float32 ends; and in float64 where it does not."""

@@ -48,7 +48,7 @@ def greet(setup: Setup) -> Greeting:
     )
 
 
-def versions(fused: str) -> dict[str, str]:
+def versions(fused: str = "") -> dict[str, str]:
     """Of this process, with the name of its fused step: what is told when it differs between client and worker."""
     return {
         "python": platform.python_version(),

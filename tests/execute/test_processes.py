@@ -107,7 +107,7 @@ def test_one_worker_other_order_and_other_stacks_give_the_same_bytes(
     study: Path, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = sweep.make_stacks
-    monkeypatch.setattr(sweep, "make_stacks", lambda runs, workers, _: cut(list(runs)[::-1], workers, 3)[::-1])
+    monkeypatch.setattr(sweep, "make_stacks", lambda runs, workers, _, engine: cut(list(runs)[::-1], workers, 3, engine)[::-1])
     plan = expand(load_study(study))
     with catching() as interrupts:
         options = sweep.Options(tmp_path / "r", jobs=1)

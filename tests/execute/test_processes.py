@@ -19,7 +19,7 @@ from tiny import Recorder
 
 from normlab.config.load import load_study
 from normlab.config.plan import expand
-from normlab.execute import sweep
+from normlab.execute import stacks, sweep
 from normlab.execute.devices import Device
 from normlab.execute.signals import catching
 from normlab.execute.status import read_status
@@ -107,11 +107,12 @@ def test_one_worker_other_order_and_other_stacks_give_the_same_bytes(
     study: Path, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = sweep.make_stacks
-    monkeypatch.setattr(sweep, "make_stacks", lambda runs, workers, _, engine: cut(list(runs)[::-1], workers, 3, engine)[::-1])
+    monkeypatch.setattr(stacks, "FUSED_LANES", 3)
+    monkeypatch.setattr(sweep, "make_stacks", lambda runs, *how: cut(list(runs)[::-1], *how)[::-1])
     plan = expand(load_study(study))
     with catching() as interrupts:
         options = sweep.Options(tmp_path / "r", jobs=1)
-        job = sweep.Job(load_study(study), plan, options, Device("cpu", ""), "")
+        job = sweep.Job(load_study(study), plan, options, Device("cpu", "").switched("auto", False, print), "")
         sweep.run_study(job, interrupts, Recorder())
     reference = {name: data for name, data in compared(straight).items() if name.startswith("runs/")}
     assert len(reference) == 2 * len(plan) and compared(tmp_path / "r") == reference

@@ -72,7 +72,7 @@ def test_a_cluster_of_its_own_listens_on_loopback_and_ends_with_ctrl_c(cluster: 
         os.killpg(process.pid, signal.SIGINT)
         _, stderr = process.communicate(timeout=300)
         assert process.returncode == 130 and group(process.pid) == []
-    assert f"normlab run {study} -o {folder} --jobs 2 --executor dask --resume" in stderr
+    assert f"normlab run {study} -o {folder} --jobs 2 --engine plain --executor dask --resume" in stderr
     assert "Traceback" not in stderr and "once more" not in stderr
     assert len(finished_ids(folder)) == 1
 

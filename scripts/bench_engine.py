@@ -29,6 +29,8 @@ from typing import Any
 
 from bench.sizes import FULL, QUICK
 
+from normlab.fused.build import CannotCompile
+
 SECTIONS = ("rows", "memory", "depth", "runs", "overhead", "startup", "long")
 # What `rows` adds to the result beside the rows.
 OF_ROWS = (
@@ -49,7 +51,10 @@ def main() -> int:
     wanted += ["long"] if given.long and "long" not in wanted else []
     if unknown := [name for name in wanted if name not in SECTIONS]:
         parser.error(f"--only: expected some of {','.join(SECTIONS)}, got {unknown[0]!r}")
-    result = measure(wanted, given.quick)
+    try:
+        result = measure(wanted, given.quick)
+    except CannotCompile as reason:
+        parser.error(f"nothing to measure: {reason}")
     from bench.text import text
 
     print(json.dumps(result, indent=1, allow_nan=False) if given.json else text(result))
@@ -62,7 +67,7 @@ def measure(wanted: list[str], quick: bool) -> dict[str, Any]:
     from bench.crew import CannotRun, Crew
 
     from normlab.execute.manifest import cores, cpu_name
-    from normlab.fused.build import load as load_library
+    from normlab.fused.build import load
 
     started, load = time.monotonic(), os.getloadavg()
     sizes = QUICK if quick else FULL
@@ -83,7 +88,7 @@ def measure(wanted: list[str], quick: bool) -> dict[str, Any]:
 
     result: dict[str, Any] = dict.fromkeys((*OF_ROWS, *SECTIONS))
     result |= {"torch": version("torch"), "cpu": cpu_name(), "cores": cores(), "load": load, "quick": quick}
-    result |= {"fused": load_library().name}
+    result |= {"fused": load().name}
     result["failed"] = {}
     with open_crew:
         for name in wanted:

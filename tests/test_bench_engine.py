@@ -15,6 +15,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from normlab.config.schema import ModelSpec, RunSpec, TaskSpec, Thresholds, TrainSpec
+from normlab.fused.build import Library
 from normlab.train.loop import train_stack
 from normlab.train.stack import Stack
 
@@ -157,7 +158,7 @@ def test_a_recipe_that_fails_costs_its_row_only(crew: Crew) -> None:
 
 
 @pytest.fixture(scope="module")
-def result() -> dict[str, Any]:
+def result(library: Library) -> dict[str, Any]:
     command = [sys.executable, str(SCRIPTS / "bench_engine.py"), "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -90,9 +90,10 @@ def _train(
     task = TASKS[specs[0].task.name](specs[0].task)
     data = [TrainingData(task, spec) for spec in specs]
     held_out_BT = torch.from_numpy(validation_set(task)).to(device)
-    fused = library_for(engine_for(engine, specs[0]))
-    engine = replace(engine, fused=fused.name if fused else "")
-    stack, log = Stack(specs, device, fused), Log(len(specs))
+    # The fused step is for CPUs, whatever the engine says.
+    library = library_for(engine_for(engine, specs[0])) if device == "cpu" else None
+    engine = replace(engine, fused=library.name if library else "")
+    stack, log = Stack(specs, device, library), Log(len(specs))
     marks += blocked_norms(stack)
     program = program_for(stack)
     peak_rate_S = np.zeros(len(specs))
@@ -102,7 +103,7 @@ def _train(
         log.add_evaluation(step, loss_S, rms_LS)
         for lane, finite in enumerate(loss_S.isfinite().tolist()):
             if not finite and log.lanes[lane].alive:
-                found = find_producer(specs[lane], stack.lane(lane), held_out_BT, device, False, fused)
+                found = find_producer(specs[lane], stack.lane(lane), held_out_BT, device, False, library)
                 log.lanes[lane].onset = {"step": step, "kind": "loss", **found}
         stack.alive_S &= loss_S.isfinite()
 
@@ -166,8 +167,7 @@ def _note(stack: Stack, log: Log, first: int, stats: Statistics, tokens_KSBT: np
                 spec, step = stack.specs[lane], entry.onset["step"]
                 tokens_BT = torch.from_numpy(tokens_KSBT[step - first, lane]).to(stack.device)
                 state = stack.lane(lane)._replace(clock_1=torch.full_like(stack.model.clock, step))
-                fused = stack.fused.library if stack.fused else None
-                found = find_producer(spec, state, tokens_BT, stack.device, library=fused)
+                found = find_producer(spec, state, tokens_BT, stack.device, library=stack.library)
                 if entry.onset["kind"] == "gradient":
                     entry.notes += scale_overflow(spec, state, tokens_BT, stack.device, step)
             entry.onset.update(found)

@@ -73,7 +73,7 @@ class Stack:
         library: Library | None = None,
         looks: bool | None = None,
     ) -> None:
-        self.specs, self.device = specs, device
+        self.specs, self.device, self.library = specs, device, library
         self.looks = device == "cpu" if looks is None else looks
         self.model: Decoder = build(specs, device)
         self.params_SP = flatten(self.model)

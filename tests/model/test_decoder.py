@@ -32,7 +32,7 @@ def test_post_passes_the_normalised_value_on_as_the_residual() -> None:
     torch.testing.assert_close(seen["sum"], seen["first"] + seen["ffn"])
 
 
-def causal(norm: str, placement: str, mixer: str, **model: object) -> None:
+def assert_causal(norm: str, placement: str, mixer: str, **model: object) -> None:
     """Move one token after the other: no earlier logit may move, its own must, and the later ones as the mixer says."""
     decoder = build([spec(norm=norm, placement=placement, mixer=mixer, init="torch", **model)]).eval()
     for name, parameter in decoder.named_parameters():
@@ -55,14 +55,14 @@ def causal(norm: str, placement: str, mixer: str, **model: object) -> None:
 @pytest.mark.parametrize("mixer", MIXERS)
 @pytest.mark.parametrize("norm", NORMS)
 def test_no_logit_depends_on_a_later_token_whatever_the_norm(norm: str, mixer: str) -> None:
-    causal(norm, "pre", mixer)
+    assert_causal(norm, "pre", mixer)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_no_logit_depends_on_a_later_token_wherever_the_norm(placement: str, mixer: str) -> None:
     options = {"placement_options": {"step": 3}} if placement == "pre-then-post" else {}
-    causal("none" if placement == "rezero" else "layernorm", placement, mixer, depth=4, **options)
+    assert_causal("none" if placement == "rezero" else "layernorm", placement, mixer, depth=4, **options)
 
 
 @pytest.mark.parametrize(

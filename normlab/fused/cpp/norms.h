@@ -46,7 +46,6 @@ template <class Real> struct Norm {
     // same of the tile at hand: one long sum of like terms would lose digits.
     Real *sums, *part;
 
-
     // The gradients, where there are such leaves; `leaf` as in `made_norm`.
     void write(Real* grads, const Size* leaf) const {
         const Size P = padded<Real>(D);
@@ -77,7 +76,6 @@ INLINE bool right(float mean, float scale) {
     const float offset = mean * scale;
     return scale > 0x1p-40f && scale < 0x1p40f && offset > -0x1p10f && offset < 0x1p10f;
 }
-INLINE bool right(double, double) { return true; }  // not asked
 
 template <class Real> bool finite(Size D, const Real* x_D) {
     Real zero = 0;
@@ -105,8 +103,10 @@ template <class Real> INLINE Statistics<Real> statistics(const Norm<Real>& norm,
     });
     const Real scale = 1 / std::sqrt(square / D + Real(norm.eps));
     // Nothing is wider than float64: beyond 1e154 a layernorm is NaN, as torch's.
-    if (sizeof(Real) == 8) return {mean, scale == 0 && norm.kind == LAYERNORM ? Real(NAN) : scale};
-    return {mean, __builtin_expect(right(mean, scale), 1) || !finite(D, x_D) ? scale : Real(-1)};
+    if constexpr (sizeof(Real) == 8)
+        return {mean, scale == 0 && norm.kind == LAYERNORM ? Real(NAN) : scale};
+    else
+        return {mean, __builtin_expect(right(mean, scale), 1) || !finite(D, x_D) ? scale : Real(-1)};
 }
 
 // n = g u + b

@@ -7,8 +7,7 @@
 #include <immintrin.h>
 #endif
 
-#if defined(VECTOR_BYTES)  // Given: for tests.
-#elif defined(__AVX512F__)
+#if defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #elif defined(__AVX2__)
 #define VECTOR_BYTES 32

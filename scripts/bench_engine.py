@@ -67,7 +67,7 @@ def measure(wanted: list[str], quick: bool) -> dict[str, Any]:
     from bench.crew import CannotRun, Crew
 
     from normlab.execute.manifest import cores, cpu_name
-    from normlab.fused.build import load
+    from normlab.fused.build import load as load_library
 
     started, load = time.monotonic(), os.getloadavg()
     sizes = QUICK if quick else FULL
@@ -88,7 +88,7 @@ def measure(wanted: list[str], quick: bool) -> dict[str, Any]:
 
     result: dict[str, Any] = dict.fromkeys((*OF_ROWS, *SECTIONS))
     result |= {"torch": version("torch"), "cpu": cpu_name(), "cores": cores(), "load": load, "quick": quick}
-    result |= {"fused": load().name}
+    result |= {"fused": load_library().name}
     result["failed"] = {}
     with open_crew:
         for name in wanted:

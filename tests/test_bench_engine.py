@@ -82,6 +82,17 @@ def test_the_plain_step_is_that_of_the_plain_script() -> None:
     assert kept == [(row["train_loss"], row["grad_norm"]) for row in plain[1:]]
 
 
+def test_both_evaluate_after_a_quarter_of_the_steps_on_a_quarter_of_the_sequences(library: Library) -> None:
+    spec = spec_of()
+    plain, fused = Naive(spec), Lanes(Stack([spec], library=library))
+    for step in range(1, 7):
+        plain.step(), fused.step()
+        found = fused.log.lanes[0].evaluations
+        assert len(found) == (step == 6) == hasattr(plain, "evaluated"), step
+    assert plain.held_out.tolist() == fused.held_out_BT.tolist() and len(plain.held_out) == 2
+    assert float(found[6][0]) == pytest.approx(plain.evaluated, rel=1e-5)
+
+
 def test_the_bare_step_trains_the_same_net() -> None:
     full, bare = Naive(spec_of()), Naive(spec_of(), bare=True)
     for _ in range(3):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import normlab
+from normlab.manifests import read_object
 
 ROOT = Path(__file__).parents[1]
 INSTALL = "pip install -e . && normlab sweep-lr configs/postln.yaml"
@@ -30,6 +31,18 @@ def test_wheel_ships_the_configs(project: dict[str, Any]) -> None:
     shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert shipped["configs"] == "normlab/configs"
     assert list((ROOT / "configs").glob("*.yaml")), "an empty folder would be shipped"
+
+
+def test_committed_results_hold_every_run_that_their_manifests_plan() -> None:
+    """And git sees every file below them: a renamed folder must not drop out unseen."""
+    shipped = [
+        ROOT / "results" / name for name in ("article", "readings", "readings_long", "readings_tables", "reference")
+    ]
+    manifests = [path for folder in shipped for path in folder.rglob("manifest.json")]
+    planned = {path.parent / "runs" / run["id"] for path in manifests for run in read_object(path).get("runs", [])}
+    assert len(planned) == 771 and not [path for path in planned if not (path / "run.json").is_file()]
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert all(f"!results/{folder.name}/" in ignored for folder in shipped)
 
 
 def test_console_script_points_at_the_cli(project: dict[str, Any]) -> None:

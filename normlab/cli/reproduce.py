@@ -92,8 +92,8 @@ def _dry_run(plan: Plan, options: Options, device: Device, how: Choices) -> int:
         return 0
     for line in _plan_lines(plan, found):
         print(line, flush=True)
-    if found.fresh and not how.quiet:
-        print("training a few steps to estimate the time", file=sys.stderr, flush=True)
+    if found.fresh:
+        how.say("training a few steps to estimate the time")
     print(f"{time_text(found.seconds(options.jobs, device), found.stated)}; nothing written")
     return 0
 
@@ -119,9 +119,9 @@ def _write_up(folder: Path, plan: Plan, tally: Tally, how: Choices) -> int:
     from normlab.analysis.article import write_article
     from normlab.execute.display import counted
 
-    if not tally.todo and not how.quiet:
+    if not tally.todo:
         size = f"{counted(tally.planned, 'run')} and {counted(len(plan.parts) - len(plan.training), 'measure')}"
-        print(f"all {size} are already in {folder}", file=sys.stderr)
+        how.say(f"all {size} are already in {folder}")
     try:
         # Half a minute that a quick answer is not worth: `normlab tables` writes those of any study later.
         if not plan.quick:

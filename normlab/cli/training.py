@@ -206,9 +206,9 @@ def make_watcher(how: Choices, folder: Path) -> Lines | LiveTable:
 def _answer(request: Request, folder: Path, summary: Summary, shard: Shard | None) -> int:
     from normlab.execute.display import counted
 
-    if not request.how.quiet and not summary.todo and not summary.reused and summary.planned:
+    if not summary.todo and not summary.reused and summary.planned:
         already = "the run is" if summary.planned == 1 else f"all {summary.planned} runs are"
-        print(f"{already} already in {folder}", file=sys.stderr)
+        request.how.say(f"{already} already in {folder}")
     json = request.how.json
     code = answer_shard(folder, shard, json) if shard else write_and_answer(folder, json)
     if summary.failed:

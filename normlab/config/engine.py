@@ -18,5 +18,6 @@ class Engine:
         return {name: value for name, value in vars(self).items() if value}
 
 
+PLAIN = Engine()
 # The names of these circumstances in manifest.json and timing.json; absent means off.
 SWITCHES = tuple(Engine.__dataclass_fields__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from normlab.config.engine import Engine
+from normlab.config.engine import PLAIN, Engine
 from normlab.config.plan import PlannedRun
 from normlab.execute.display import counted
 from normlab.execute.manifest import cpu_name, environment
@@ -26,7 +26,7 @@ class Device:
 
     name: str
     title: str
-    engine: Engine = Engine()
+    engine: Engine = PLAIN
 
     def environment(self) -> dict[str, Any]:
         """Where and with what runs are made on it; for manifest.json."""

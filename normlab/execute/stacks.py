@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from normlab.config.engine import Engine
+from normlab.config.engine import PLAIN, Engine
 from normlab.config.plan import PlannedRun, cost_of, structure_of
 from normlab.fused.cover import engine_for
 
@@ -40,18 +40,18 @@ class Stack:
         """How the runs `lost` with this stack are tried once more: each alone, so that the guilty one is found. Nothing
         is if it was alone and raised, which it would again, or has died (`died`) with two workers."""
         if len(self.runs) > 1 or (died and self.attempt == 0):
-            return [Stack((run,), 1, self.fused) for run in lost]
+            return [replace(self, runs=(run,), attempt=1) for run in lost]
         return []
 
     def split(self, parts: int) -> list[Stack]:
         """The same runs in `parts` stacks whose sizes differ by one at most."""
         size, larger = divmod(len(self.runs), parts)
         ends = [(i + 1) * size + min(i + 1, larger) for i in range(parts)]
-        return [Stack(self.runs[a:b], self.attempt, self.fused) for a, b in zip([0, *ends], ends, strict=False)]
+        return [replace(self, runs=self.runs[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
 
 
 def make_stacks(
-    runs: Sequence[PlannedRun], workers: int, max_lanes: int | None = MAX_LANES, engine: Engine | None = None
+    runs: Sequence[PlannedRun], workers: int, max_lanes: int | None = MAX_LANES, engine: Engine = PLAIN
 ) -> list[Stack]:
     """Cut `runs` into stacks of at most `max_lanes` lanes (None: any number), those of the engine's fused step into
     single runs; the longest first.
@@ -64,9 +64,9 @@ def make_stacks(
         by_structure.setdefault(structure_of(run.spec), []).append(run)
     stacks: list[Stack] = []
     for group in by_structure.values():
-        fused = engine is not None and bool(engine_for(engine, group[0].spec).fused)
-        most = FUSED_LANES if fused else max_lanes
-        stacks += Stack(tuple(group), fused=fused).split(-(-len(group) // most) if most else 1)
+        fused = bool(engine_for(engine, group[0].spec).fused)
+        lanes = FUSED_LANES if fused else max_lanes
+        stacks += Stack(tuple(group), fused=fused).split(-(-len(group) // lanes) if lanes else 1)
     best = stacks = _longest_first(stacks)
     # Past a few more stacks a worker nothing is gained any more.
     most = len(stacks) + 4 * workers

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from normlab.config.engine import Engine
+from normlab.config.engine import PLAIN, Engine
 from normlab.config.plan import structure_of
 from normlab.config.schema import RunSpec, Thresholds
 from normlab.fused.build import library_for
@@ -28,7 +28,6 @@ from normlab.train.stack import Stack
 from normlab.train.tasks import TASKS, TrainingData, validation_set
 
 PROGRESS_SECONDS = 0.5
-PLAIN = Engine()
 
 
 @dataclass(frozen=True)

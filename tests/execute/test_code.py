@@ -29,7 +29,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     code.code_digest.cache_clear()
 
 
-@pytest.mark.parametrize("room", ["catalogue", "config", "model", "train"])
+@pytest.mark.parametrize("room", ["catalogue", "config", "fused", "model", "train"])
 def test_the_digest_follows_what_can_change_a_result(tree: Path, room: str) -> None:
     before = code.code_digest()
     (tree / "analysis" / "a.py").write_text("x = 2\n")
@@ -41,6 +41,17 @@ def test_the_digest_follows_what_can_change_a_result(tree: Path, room: str) -> N
     (tree / room / "b.py").write_text("x = 2\n")
     code.code_digest.cache_clear()
     assert len({before, renamed, code.code_digest()}) == 3
+
+
+@pytest.mark.parametrize("name", ["net.cpp", "block.h"])
+def test_the_digest_follows_the_cpp_of_the_fused_step(tree: Path, name: str) -> None:
+    found = []
+    for text in ("int x;", "int y;"):
+        (tree / "fused" / "cpp").mkdir(exist_ok=True)
+        (tree / "fused" / "cpp" / name).write_text(text)
+        code.code_digest.cache_clear()
+        found.append(code.code_digest())
+    assert found[0] != found[1]
 
 
 def test_manifests_of_other_code_differ() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from normlab.config.engine import SWITCHES
 from normlab.config.plan import expand
 from normlab.config.schema import Thresholds
 from normlab.execute.manifest import environment
-from normlab.execute.reuse import SAME
+from normlab.execute.reuse import SAME, reusable
 from normlab.execute.target import Refused
 from normlab.manifests import read_manifest
 from normlab.store import finished_ids
@@ -61,6 +62,23 @@ def test_runs_made_under_other_circumstances_are_trained_again(
         timing.write_text(json.dumps({**json.loads(timing.read_text()), key: "another"}))
     summary, _ = fake_run(SMALL, tmp_path / "new", jobs=1, reuse=[source])
     assert summary.done == 4
+
+
+def test_runs_of_the_fused_step_are_taken_where_it_would_train_them(
+    tmp_path: Path, fake_run: Runner, source: Path
+) -> None:
+    """The source is marked as fused; what the step does not know is made without it anywhere."""
+    fused = {**environment("cpu", "a cpu"), "fused": "x86-64-v3, g++ 12"}
+    plan = expand(SMALL)
+    for run in plan:
+        path = source / "runs" / run.id / "timing.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "fused": fused["fused"]}))
+    assert set(reusable(plan, [source], SMALL, fused)) == {run.id for run in plan}
+    assert not reusable(plan, [source], SMALL, environment("cpu", "a cpu"))
+    assert not reusable(plan, [source], SMALL, {**fused, "fused": "x86-64-v4, g++ 12"})
+    odd = tiny_study(seeds=(0,), base=SMALL.base.model_validate({"model": {"norm": "scalenorm"}}))
+    shutil.copytree(source / "runs" / plan[0].id, source / "runs" / expand(odd)[0].id)
+    assert not reusable(expand(odd), [source], odd, fused)
 
 
 def test_other_thresholds_judge_anew(tmp_path: Path, fake_run: Runner, source: Path) -> None:

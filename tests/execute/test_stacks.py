@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import axis, tiny_study
 
+from normlab.config.engine import Engine
 from normlab.config.load import find_config, load_study
 from normlab.config.plan import expand, structure_of
 from normlab.execute.stacks import MAX_LANES, Stack, make_stacks, makespan
@@ -32,6 +33,21 @@ def test_every_run_is_in_one_stack_of_its_structure(depths: list[int], seeds: in
         assert len(stacks) == len(depths)
     else:
         assert makespan(stacks, workers) <= makespan(make_stacks(plan, 1, lanes), workers)
+
+
+def test_the_fused_step_has_runs_alone_and_what_it_does_not_know_has_lanes() -> None:
+    norms = axis("model.norm", ["layernorm", "scalenorm"])
+    plan = expand(tiny_study(range(6), axes=(norms,)))
+    stacks = make_stacks(plan, 1, 3, Engine(fused="x86-64-v3, g++ 12"))
+    sizes = {norm: [len(s.runs) for s in stacks if s.runs[0].spec.model.norm == norm] for norm in norms_of(stacks)}
+    assert sizes == {"scalenorm": [3, 3], "layernorm": [1] * 6}
+    assert all(stack.fused == (stack.runs[0].spec.model.norm == "layernorm") for stack in stacks)
+    alone = {stack.fused: stack.retries(stack.runs, died=True)[0] for stack in stacks}
+    assert alone[True].fused and not alone[False].fused and alone[True].cost < alone[False].cost
+
+
+def norms_of(stacks: list[Stack]) -> set[str]:
+    return {stack.runs[0].spec.model.norm for stack in stacks}
 
 
 @pytest.mark.parametrize("name", ["postln", "preln", "collapse", "depth", "warmup", "lr_wide"])

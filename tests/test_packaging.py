@@ -15,7 +15,7 @@ from normlab.manifests import read_object
 
 ROOT = Path(__file__).parents[1]
 INSTALL = "pip install -e . && normlab sweep-lr configs/postln.yaml"
-TEST = "pip install -e '.[test]' && pytest"
+TEST = "pip install -e '.[test]' && pytest -n 2"
 
 
 @pytest.fixture

@@ -44,10 +44,10 @@ class Watch:
     def __init__(self, fused: Fused, batch: int) -> None:
         shape, like = fused.shape, fused.params_SP
         assert shape.S == 1
-        self.model, self.post = fused.model, fused.post
+        self.model = fused.model
         self.chain = ["embedding"]
         for layer in range(shape.L):
-            self.chain += [f"blocks.{layer}.{edge}" for edge in (POST if self.post else EDGES)]
+            self.chain += [f"blocks.{layer}.{edge}" for edge in (POST if fused.post else EDGES)]
         self.chain += ["final_norm", "head"]
         names = [f"blocks.{layer}.{edge}" for layer in range(shape.L) for edge in EDGES] + [*OUTER]
         widths = {"inner": shape.F, "gelu": shape.F, "head": shape.V}
@@ -61,16 +61,10 @@ class Watch:
         self.slope, self.slopes = room()
 
     def forward(self) -> Iterator[Passed]:
-        """Every module, in the order of the forward pass."""
+        """Every module, in the order of the forward pass; into a sum comes its branch."""
         yield Passed("embedding", [], [self.value["embedding"]])
-        stream, ends = "embedding", ("norm1", "norm2") if self.post else ("sum1", "sum2")
         for before, edge in zip(self.chain, self.chain[1:], strict=False):
-            came = [self.value[before]]
-            if edge.endswith(("sum1", "sum2")):
-                came.append(self.value[stream])
-            if edge.endswith(ends):
-                stream = edge  # what the next sum adds to
-            yield Passed(module_of(edge), came, [self.value[edge]])
+            yield Passed(module_of(edge), [self.value[before]], [self.value[edge]])
 
     def backward(self, grad_P: Tensor) -> Iterator[Passed]:
         """Every module, in the order of the backward pass, with the flat gradient of the lane. What a branch and the

@@ -21,6 +21,7 @@ OPTIMIZERS: tuple[dict[str, Any], ...] = (
     {"name": "adam"},
     {"name": "adamw", "clip": 0.5, "weight_decay": 0.1},
     {"name": "adam", "weight_decay": 0.1, "warmup": 3},
+    {"name": "adam", "eps": 1e-3, "beta1": 0.5, "beta2": 0.9},
     {"name": "sgd", "momentum": 0.9},
 )
 IDS = ["-".join(net) for net in NETS]

@@ -105,3 +105,12 @@ def test_the_producer_is_the_one_that_torchs_modules_name(
         plain = find_producer(spec, state, tokens_BT, "cpu", train)
         fused = find_producer(spec, state, tokens_BT, "cpu", train, library)
         assert (fused["phase"], fused["producer"]) == (plain["phase"], plain["producer"])
+
+
+def test_the_search_looks_at_the_numbers_of_the_fused_step(monkeypatch: pytest.MonkeyPatch, library: Library) -> None:
+    """Torch's operations are not asked: at the brink their last digits may stay finite where the step's did not."""
+    monkeypatch.setattr(Stack, "losses", lambda *_: pytest.fail("torch's operations were asked"))
+    spec, state = next(overflowing(("none", "pre", "mean"), "blocks.0.ffn.inner.weight", 3e38))
+    for train in (True, False):
+        found = find_producer(spec, state, tokens_of([spec])[0], "cpu", train, library)
+        assert (found["phase"], found["producer"]) == ("forward", "blocks.0.ffn.inner")
